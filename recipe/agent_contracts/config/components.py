@@ -1,0 +1,97 @@
+"""The components of verl_ext without which a contract is not enforced, and which contract each one enforces.
+
+verl replaces any of them through one key without a word; here that is refused, with what would be lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from recipe.agent_contracts.config.keys import MODEL, ROLLOUT, Config, lookup, shown
+
+
+@dataclass(frozen=True)
+class Component:
+    """A verl key that must name ours."""
+
+    key: str
+    ours: Any
+    keeps: str
+    """The contract, as `contract.<key>`, and what it guarantees through this component."""
+    engine: str | None = None
+    """Only with this `rollout.name`."""
+
+
+COMPONENTS = (
+    Component(
+        "trainer.use_v1",
+        True,
+        "contract.rollout.require_one_behavior_version_per_group: all our adapters are for verl's V1 trainer",
+    ),
+    Component(
+        f"{ROLLOUT}.agent.agent_loop_manager_class",
+        "verl_ext.rollout_worker.ContractAgentLoopManager",
+        "contract.rollout.require_termination_reason: the recorder of episodes, their records and their traces",
+    ),
+    Component(
+        "trainer.v1.sampler.custom_sampler.path",
+        "pkg://verl_ext.replay_buffer",
+        "contract.rollout.group_size: stock verl trains incomplete groups and pads them with synthetic rows",
+    ),
+    Component(
+        "trainer.v1.sampler.custom_sampler.name",
+        "ContractReplayBuffer",
+        "contract.rollout.group_size: stock verl trains incomplete groups and pads them with synthetic rows",
+    ),
+    Component(
+        "trainer.v1.sampler.sync_refill_failed_groups",
+        True,
+        "contract.rollout.max_failed_groups_per_step: a discarded group is replaced by a fresh one",
+    ),
+    Component(
+        "reward.reward_manager.source",
+        "importlib",
+        "contract.verification: the verifier in its own process, and a failure that is not a reward of 0",
+    ),
+    Component(
+        "reward.reward_manager.name",
+        "ContractRewardManager",
+        "contract.verification: the verifier in its own process, and a failure that is not a reward of 0",
+    ),
+    Component(
+        "reward.reward_manager.module.path",
+        "pkg://verl_ext.reward_manager",
+        "contract.verification: the verifier in its own process, and a failure that is not a reward of 0",
+    ),
+    Component(
+        f"{ROLLOUT}.engine_kwargs.vllm.worker_extension_cls",
+        "verl_ext.weight_publication.ContractWorkerExtension",
+        "contract.weight_sync: what the engine does with the weights it is sent",
+        engine="vllm",
+    ),
+)
+LOSSES = "verl_ext.losses"
+
+
+def replaced_components(config: Config) -> list[str]:
+    """One line for each component that is not ours."""
+    engine = lookup(config, f"{ROLLOUT}.name")
+    problems = [
+        f"{shown(component.key, lookup(config, component.key))} must be "
+        f"{shown(component.key, component.ours).partition('=')[2]}, or this is lost: {component.keeps}. "
+        f"Remove the override of {component.key}."
+        for component in COMPONENTS
+        if component.engine in (None, engine) and lookup(config, component.key) != component.ours
+    ]
+    return problems + _missing_losses(config)
+
+
+def _missing_losses(config: Config) -> list[str]:
+    libraries = lookup(config, f"{MODEL}.external_lib")
+    if LOSSES in (libraries if isinstance(libraries, list) else [libraries]):
+        return []
+    return [
+        f"{shown(f'{MODEL}.external_lib', libraries)} does not load {LOSSES}, which registers the loss of "
+        f"contract.update.objective. Add {LOSSES} to the list."
+    ]

@@ -1,0 +1,211 @@
+"""What two keys may not say together: one small function for each subject, each yielding one line a contradiction.
+
+A rule is here when verl 0.9.1 would run the combination and train something other than the experiment declares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from recipe.agent_contracts.config.experiment import Experiment
+from recipe.agent_contracts.config.keys import ACTOR, MODEL, REF, ROLLOUT, Config, clash, lookup, shown
+
+OPTIM = f"{ACTOR}.optim"
+FP32 = (32, "32", "fp32", "float32")
+GRADIENT_IS_KL = ("k2", "mse")
+"""KL estimators whose own gradient is the gradient of the KL divergence."""
+
+COUNTS = (
+    "data.train_batch_size",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    f"{ACTOR}.ppo_mini_batch_size",
+    "trainer.nnodes",
+    "trainer.n_gpus_per_node",
+)
+"""verl's keys that the rules calculate with."""
+
+Rule = Callable[[Config, Experiment], Iterator[str]]
+
+
+def contradictions(config: Config, experiment: Experiment) -> list[str]:
+    """Every contradiction in a configuration whose `contract:` node is in order."""
+    malformed = [key for key in COUNTS if type(lookup(config, key)) is not int or lookup(config, key) < 1]
+    if malformed:
+        return [f"{shown(key, lookup(config, key))}: expected an integer >= 1." for key in malformed]
+    return [line for rule in RULES for line in rule(config, experiment)]
+
+
+def _optimizer_steps(config: Config, experiment: Experiment) -> Iterator[str]:
+    declared = "contract.update.optimizer_steps_per_fresh_batch"
+    why = "the REINFORCE objective has no ratio that would correct a second step on the same batch"
+    if lookup(config, f"{ACTOR}.ppo_epochs") != 1:
+        yield clash(config, f"{ACTOR}.ppo_epochs", declared, why, f"Set {ACTOR}.ppo_epochs=1")
+    mini, batch = f"{ACTOR}.ppo_mini_batch_size", "data.train_batch_size"
+    if lookup(config, mini) != lookup(config, batch):
+        steps = math.ceil(lookup(config, batch) / lookup(config, mini))
+        reason = f"that is {steps} optimizer steps, and {why}" if steps > 1 else "verl would pad the batch up to it"
+        yield clash(config, mini, batch, reason, f"Leave {mini} to follow contract.update.tasks_per_batch")
+
+
+def _objective(config: Config, experiment: Experiment) -> Iterator[str]:
+    if lookup(config, f"{ACTOR}.entropy_coeff") != 0:
+        yield clash(
+            config,
+            f"{ACTOR}.entropy_coeff",
+            "contract.update.objective",
+            "an entropy bonus is another objective",
+            f"Set {ACTOR}.entropy_coeff=0",
+        )
+
+
+def _kl(config: Config, experiment: Experiment) -> Iterator[str]:
+    in_loss, in_reward, kind = f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward", f"{ACTOR}.kl_loss_type"
+    if lookup(config, in_reward):
+        why = "the KL would count twice" if lookup(config, in_loss) else "the declared KL belongs to the loss"
+        other = in_loss if lookup(config, in_loss) else "contract.update.objective"
+        yield clash(config, in_reward, other, why, f"Set {in_reward}=false")
+    if experiment.update.kl_beta == 0:
+        return
+    if not lookup(config, in_loss):
+        why = "the declared KL would be left out of the loss"
+        yield clash(config, in_loss, "contract.update.kl_beta", why, f"Set {in_loss}=true, or kl_beta=0")
+    name = str(lookup(config, kind))
+    if not name.endswith("+") and name not in GRADIENT_IS_KL:
+        why = (
+            f"the value of {name} estimates the KL, but its gradient is not the KL's; with a trailing + verl keeps "
+            "the value and takes the gradient of k2, which is (straight-through)"
+        )
+        yield clash(config, kind, "contract.update.kl_beta", why, f"Set {kind}=low_var_kl+")
+
+
+def _behavior_log_probs(config: Config, experiment: Experiment) -> Iterator[str]:
+    recorded, mode = f"{ROLLOUT}.calculate_log_probs", f"{ROLLOUT}.logprobs_mode"
+    if not lookup(config, recorded):
+        why = "the behaviour policy's log probabilities would not be recorded"
+        yield clash(config, recorded, "contract.update.behavior_policy", why, f"Set {recorded}=true")
+    fix = f"Set {mode}=processed_logprobs"
+    if lookup(config, mode) not in ("processed_logprobs", "raw_logprobs"):
+        why = "the engine would not return log probabilities"
+        yield clash(config, mode, "contract.update.behavior_policy", why, fix)
+    elif lookup(config, mode) == "raw_logprobs":
+        why = "they would be of the untouched logits, not of the distribution that sampled"
+        for key in _reshaped_sampling(config, ROLLOUT):
+            yield clash(config, mode, key, why, fix)
+
+
+def _reshaped_sampling(config: Config, sampler: str) -> list[str]:
+    """Keys below `sampler` that make the sampling distribution differ from the model's."""
+    neutral = {"temperature": 1, "top_p": 1, "top_k": -1, "repetition_penalty": 1}
+    found = {name: lookup(config, f"{sampler}.{name}", value) for name, value in neutral.items()}
+    # vLLM reads 0 and -1 as "no top-k".
+    return [
+        f"{sampler}.{name}" for name, value in found.items() if value != neutral[name] and (name, value) != ("top_k", 0)
+    ]
+
+
+def _evaluation_sampling(config: Config, experiment: Experiment) -> Iterator[str]:
+    sampler, declared = f"{ROLLOUT}.val_kwargs", "contract.evaluation.attempts_per_task"
+    why = "pass@k and pass^k are over attempts of the policy itself, at temperature 1 without truncation"
+    for key in _reshaped_sampling(config, sampler):
+        yield clash(config, key, declared, why, f"Remove the override of {key}; rows say when to decode greedily")
+    if not lookup(config, f"{sampler}.do_sample"):
+        yield clash(config, f"{sampler}.do_sample", declared, why, f"Set {sampler}.do_sample=true")
+
+
+def _learning_rate(config: Config, experiment: Experiment) -> Iterator[str]:
+    kind, steps = f"{OPTIM}.lr_scheduler_type", f"{OPTIM}.lr_warmup_steps"
+    if lookup(config, f"{OPTIM}.warmup_style") is not None:
+        kind = f"{OPTIM}.warmup_style"
+    if (lookup(config, steps) or 0) <= 0:
+        steps = f"{OPTIM}.lr_warmup_steps_ratio"
+    if not (lookup(config, steps) or 0) > 0:
+        return
+    fix = (
+        f"Set {OPTIM}.lr_scheduler_type=cosine {OPTIM}.min_lr_ratio=1.0 {OPTIM}.zero_indexed_step=false, or no warm-up"
+    )
+    why = "the learning rate of the first step would be 0, and its groups would be consumed without an update"
+    if lookup(config, kind) == "constant":
+        yield clash(config, kind, steps, why, fix)
+    elif lookup(config, f"{OPTIM}.zero_indexed_step", True):
+        yield clash(config, f"{OPTIM}.zero_indexed_step", steps, why, fix)
+
+
+def _precision(config: Config, experiment: Experiment) -> Iterator[str]:
+    if lookup(config, "trainer.device") != "cpu":
+        return
+    why = "a CPU multiplies matrices in bfloat16 some 60 times slower, and the generator computes in float32"
+    for role in (ACTOR, REF):
+        key = f"{role}.fsdp_config.mixed_precision.param_dtype"
+        if lookup(config, key) not in FP32:
+            # dtype=float32 alone does not do it: verl's autocast follows mixed_precision, bf16 when absent.
+            yield clash(config, key, "trainer.device", why, f"Set {key}=fp32 (with + if the key is new)")
+
+
+def _lengths(config: Config, experiment: Experiment) -> Iterator[str]:
+    response, prompt = "data.max_response_length", "data.max_prompt_length"
+    budget, context = "contract.environment.token_budget", f"{ROLLOUT}.max_model_len"
+    if experiment.environment.token_budget > lookup(config, response):
+        why = "the harness would cut episodes before the budget that the task declares"
+        yield clash(config, budget, response, why, f"Leave {response} to follow {budget}")
+    for key, ours in ((f"{ROLLOUT}.response_length", response), (f"{ROLLOUT}.prompt_length", prompt)):
+        if lookup(config, key) != lookup(config, ours):
+            yield clash(config, key, ours, "one length has two values", f"Set {ours} only: {key} follows it")
+    needed = lookup(config, prompt) + lookup(config, response)
+    if lookup(config, context) is not None and lookup(config, context) < needed:
+        why = f"a whole episode needs {prompt} + {response} = {needed} tokens of context"
+        yield clash(config, context, response, why, f"Set {context}={needed} or more")
+
+
+def _steps(config: Config, experiment: Experiment) -> Iterator[str]:
+    cap, budget = f"{ROLLOUT}.multi_turn.max_assistant_turns", "contract.environment.step_budget"
+    if lookup(config, cap) is not None and lookup(config, cap) < experiment.environment.step_budget:
+        why = "episodes would be cut, and censored, before the budget that the task declares"
+        yield clash(config, cap, budget, why, f"Remove {cap}, or lower {budget}")
+
+
+def _data_parallel(config: Config, experiment: Experiment) -> Iterator[str]:
+    gpus = lookup(config, "trainer.nnodes") * lookup(config, "trainer.n_gpus_per_node")
+    sequence_parallel = max(
+        lookup(config, f"{ACTOR}.ulysses_sequence_parallel_size", 1),
+        lookup(config, f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size", 1),
+    )
+    ranks = max(1, gpus // sequence_parallel)
+    rows = experiment.update.tasks_per_batch * experiment.rollout.group_size
+    if rows % ranks:
+        why = (
+            f"tasks_per_batch x group_size = {rows} episodes do not divide among {ranks} data-parallel ranks, and "
+            "verl would fill the batch with synthetic rows"
+        )
+        fix = f"Set contract.update.tasks_per_batch so that {rows} becomes a multiple of {ranks}"
+        yield clash(config, "contract.update.tasks_per_batch", "trainer.n_gpus_per_node", why, fix)
+
+
+def _trainable(config: Config, experiment: Experiment) -> Iterator[str]:
+    declared, rank, adapter = "contract.policy.trainable", f"{MODEL}.lora_rank", f"{MODEL}.lora_adapter_path"
+    # Megatron's rank has a key of its own, and verl reads it first.
+    if (lookup(config, f"{MODEL}.lora.rank") or 0) > 0:
+        rank = f"{MODEL}.lora.rank"
+    has_adapter = (lookup(config, rank) or 0) > 0
+    if experiment.policy.trainable == "lora" and not has_adapter:
+        yield clash(config, declared, rank, "there is no adapter to train", f"Set {rank}=32, or {declared}=full")
+    if experiment.policy.trainable == "full":
+        for key, given in ((rank, has_adapter), (adapter, lookup(config, adapter) is not None)):
+            if given:
+                yield clash(config, declared, key, "only the adapter would be trained", f"Set {declared}=lora")
+
+
+RULES: tuple[Rule, ...] = (
+    _optimizer_steps,
+    _objective,
+    _kl,
+    _behavior_log_probs,
+    _evaluation_sampling,
+    _learning_rate,
+    _precision,
+    _lengths,
+    _steps,
+    _data_parallel,
+    _trainable,
+)

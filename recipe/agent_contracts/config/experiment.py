@@ -1,0 +1,165 @@
+"""The preregistered experiment: the `contract:` node of the configuration, as types.
+
+Owns which keys exist, their ranges, and which values this version implements. A `Literal` is the list of implemented
+values: anything else is refused by name, never ignored, so that an experiment.yaml describes only what ran.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta
+
+from recipe.agent_contracts.config.keys import Config, refuse, shown
+from recipe.agent_contracts.config.schema import read_sections
+from recipe.agent_contracts.domains import DOMAINS
+
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+NotYet: TypeAlias = None
+"""A key of the article that this version does not implement: only null is accepted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    experiment: Annotated[str, Meta(min_length=1)]
+    root: Annotated[str, Meta(min_length=1)]
+    folder: str | None
+    """None until the launcher has named the run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    trainable: Literal["full", "lora"]
+    require_manifest: Literal[True]
+    lock_scaffold_across_checkpoints: Literal[True]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    domain: Annotated[str, Meta(min_length=1)]
+    train_tasks: Count | None
+    """Distinct tasks in data.train_files. None: not preregistered."""
+    heldout_tasks: Count | None
+    """Distinct tasks in data.val_files. None: not preregistered."""
+    step_budget: Count
+    """Model turns of one episode, invalid ones included (the article's max_turns)."""
+    token_budget: Count
+    """Policy and observation tokens after the prompt."""
+    tool_timeout_seconds: Seconds
+    reset_each_episode: Literal[True]
+    snapshot_backend: Literal["canonical_state"]
+    base_snapshot_per_task: Literal[True]
+    branching: Literal[False]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    timeout_seconds: Seconds
+    processes: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    mode: Literal["synchronous"]
+    group_size: Annotated[int, Meta(ge=2)]
+    """Siblings of one task. One alone would be its own baseline."""
+    temperature: Annotated[float, Meta(gt=0)]
+    top_p: Annotated[float, Meta(gt=0, le=1)]
+    top_k: Count | None
+    """None: no truncation."""
+    pin_policy_for_full_episode: Literal[True]
+    max_version_lag: Literal[0]
+    """In policy versions. 0: every token is sampled by the policy that is updated."""
+    require_one_behavior_version_per_group: Literal[True]
+    in_flight_policy: Literal["finish_old"]
+    partial_episode_policy: Literal["abort_and_restart"]
+    require_termination_reason: Literal[True]
+    context_compaction: Literal[False]
+    max_failed_groups_per_step: Annotated[int, Meta(ge=0)]
+    """Groups that a step may lose and replace with fresh ones before the run stops."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consistency:
+    audit_frozen_checkpoint: Literal[False]
+    tolerance_source: NotYet
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightSync:
+    transport: Literal["in_process"]
+    publish: Literal["between_steps"]
+    """between_steps: while no episode is running. The article's atomic publication is not in this version."""
+    require_all_worker_checksums: Literal[False]
+    kv_cache_on_update: Literal["invalidate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credit:
+    estimator: Literal["rloo"]
+    reduction: Literal["episode_sum"]
+    group_reward_scale: Literal["none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    objective: Literal["reinforce_with_kl"]
+    behavior_policy: Literal["rollout_manifest"]
+    proximal_policy: Literal["behavior_policy"]
+    reference_policy: Literal["initial_sft"]
+    kl_beta: Annotated[float, Meta(ge=0)]
+    optimizer_steps_per_fresh_batch: Literal[1]
+    tasks_per_batch: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    attempts_per_task: Count
+    seeds: NotYet
+    retain_suites: NotYet
+    temporal_cutoff: NotYet
+    template_disjoint: bool
+    environment_family_disjoint: bool
+    repository_overlap_audit: NotYet
+    dedup_rule_version: NotYet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """Everything that is declared before the first rollout."""
+
+    run: Run
+    policy: Policy
+    environment: Environment
+    verification: Verification
+    rollout: Rollout
+    consistency: Consistency
+    weight_sync: WeightSync
+    credit: Credit
+    update: Update
+    evaluation: Evaluation
+
+
+def read_experiment(contract: Config) -> tuple[Experiment | None, list[str]]:
+    """The experiment, or None with every problem found."""
+    sections, problems = read_sections(Experiment, contract, "contract")
+    environment = sections.get("environment")
+    if environment is not None and environment.domain not in DOMAINS:
+        key = shown("contract.environment.domain", environment.domain)
+        problems.append(f"{key}: no such task domain; known: {', '.join(sorted(DOMAINS))}.")
+    return (None, problems) if problems else (Experiment(**sections), [])
+
+
+def load_experiment(contract: Config) -> Experiment:
+    """Read the `contract:` node.
+
+    Raises:
+        ConfigContradiction: listing each unknown or missing key, wrong type, value out of range, and value that
+            this version does not implement.
+    """
+    experiment, problems = read_experiment(contract)
+    refuse(problems)
+    assert experiment is not None
+    return experiment

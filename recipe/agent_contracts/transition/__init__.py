@@ -1,0 +1,1 @@
+"""Transition contract: what happened in the environment, recorded so that it can be replayed."""

@@ -1,0 +1,1 @@
+"""Update contract: how reward became exactly one policy update."""

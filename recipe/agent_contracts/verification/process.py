@@ -1,0 +1,128 @@
+"""Scores final states in a separate process with a time limit, and tells a verdict from a failure to give one.
+
+A verifier that raises, hangs, dies or answers something else than was asked is a `VerifierFailure`; its process is
+ended and a fresh one serves the next request. A failure never becomes reward 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from recipe.agent_contracts.canonical import sha256_bytes
+from recipe.agent_contracts.errors import VerifierFailure
+from recipe.agent_contracts.verification.verifier import Score
+
+_REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+class VerifierProcess:
+    """One verifier process, started on first use and again after a failure.
+
+    Args:
+        verifier: `module:Class` of a `Verifier`.
+        timeout_seconds: For one score, start of the process included.
+    """
+
+    def __init__(self, verifier: str, timeout_seconds: float) -> None:
+        self.verifier = verifier
+        self.timeout_seconds = timeout_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def score(self, grader: dict[str, Any], final_state: bytes) -> Score:
+        """Score a sealed final state.
+
+        Raises:
+            VerifierFailure: when there is no trustworthy verdict, with the reason.
+        """
+        request = {"nonce": secrets.token_hex(8), "grader": grader, "state": final_state.decode()}
+        with self._lock:
+            try:
+                answer = self._ask(json.dumps(request).encode() + b"\n")
+            except Exception:
+                self._end()
+                raise
+        return self._verdict(answer, request["nonce"], sha256_bytes(final_state))
+
+    def close(self) -> None:
+        """End the process. The next `score` starts a fresh one."""
+        with self._lock:
+            self._end()
+
+    def _ask(self, line: bytes) -> dict[str, Any]:
+        deadline = time.monotonic() + self.timeout_seconds
+        process = self._started()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(line)
+            process.stdin.flush()
+        except OSError as error:
+            raise self._failure(f"its process is gone ({error})") from error
+        return self._decode(self._read_line(process.stdout.fileno(), deadline))
+
+    def _read_line(self, descriptor: int, deadline: float) -> bytes:
+        answer = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            while not answer.endswith(b"\n"):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise self._failure(f"no verdict within {self.timeout_seconds} s")
+                block = os.read(descriptor, 1 << 16)
+                if not block:
+                    raise self._failure("its process ended without a verdict")
+                answer += block
+        return answer
+
+    def _decode(self, answer: bytes) -> dict[str, Any]:
+        try:
+            decoded = json.loads(answer)
+        except ValueError as error:
+            raise self._failure("an answer that is not JSON") from error
+        if not isinstance(decoded, dict):
+            raise self._failure("an answer that is not an object")
+        return decoded
+
+    def _verdict(self, answer: dict[str, Any], nonce: str, state_hash: str) -> Score:
+        if answer.get("nonce") != nonce or answer.get("state_hash") != state_hash:
+            raise self._failure("an answer to another request")
+        if "error" in answer:
+            raise self._failure(answer["error"])
+        try:
+            return msgspec.convert(answer.get("score"), Score)
+        except msgspec.ValidationError as error:
+            raise self._failure(f"a malformed score ({error})") from error
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            environment = {**os.environ, "PYTHONPATH": str(_REPOSITORY)}
+            command = [sys.executable, "-m", "recipe.agent_contracts.verification.worker", self.verifier]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+            )
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _failure(self, found: str) -> VerifierFailure:
+        return VerifierFailure("verification.verdict", expected="a score", found=found, evidence=self.verifier)

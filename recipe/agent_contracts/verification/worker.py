@@ -1,0 +1,41 @@
+"""The verifier's own process: strict JSON lines on a private pipe, one answer for each request.
+
+Run as `python -m recipe.agent_contracts.verification.worker module:Class` by `verification.process`. Whatever the
+verifier prints goes to stderr, so only verdicts travel on the pipe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from recipe.agent_contracts.canonical import sha256_bytes
+from recipe.agent_contracts.domains import load
+
+
+def serve(verifier: Any, requests: Any, answers: Any) -> None:
+    """Answer requests until the pipe closes. A verifier that raises gives an error answer, never a score."""
+    for line in requests:
+        request = json.loads(line)
+        state = request["state"].encode()
+        answer: dict[str, Any] = {"nonce": request["nonce"], "state_hash": sha256_bytes(state)}
+        try:
+            answer["score"] = msgspec.to_builtins(verifier.score(request["grader"], state))
+        except Exception as error:  # the boundary: a broken verifier is reported to the parent as such
+            answer["error"] = f"{type(error).__name__}: {error}"
+        answers.write(json.dumps(answer).encode() + b"\n")
+        answers.flush()
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    serve(load(sys.argv[1])(), sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

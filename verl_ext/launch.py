@@ -1,0 +1,159 @@
+"""The launcher: compose, check, preregister, then start verl's own trainer.
+
+    python -m verl_ext.launch [--dry-run] [hydra overrides...]
+
+Nothing starts before the configuration, the model, the data and the registrations are in order. The resolved
+configuration is written to the run folder first; verl and Ray then run as they always do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from recipe.agent_contracts.canonical import sha256_json
+from recipe.agent_contracts.config import bindings, preflight, renamed
+from recipe.agent_contracts.config.experiment import Experiment
+from recipe.agent_contracts.transition.snapshots import write_atomically
+from verl_ext import platform_cpu, plugin
+
+PROCESS_ENVIRONMENT = {
+    # verl hides a failing entry point; a module named here raises instead.
+    "VERL_USE_EXTERNAL_MODULES": "verl_ext.plugin",
+    "HYDRA_FULL_ERROR": "1",
+    "RAY_DEDUP_LOGS": "0",
+    # A leftover cluster file in Ray's temporary folder would make ray.init join a cluster that is gone.
+    "RAY_ADDRESS": "local",
+    # verl turns on asynchronous export, which leaves traces without a root span.
+    "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "false",
+}
+CPU_ENVIRONMENT = {
+    "VERL_PLATFORM": "cpu",
+    "VERL_ENGINE_DEVICE": "cpu",
+    "VERL_ENGINE_VENDOR": "cpu",
+    # One process for the engine: half the start-up time.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+def compose_config(overrides: list[str]) -> DictConfig:
+    """Compose agent_contracts.yaml with a user's overrides; on a CPU stack `platform=cpu` is the default.
+
+    Raises:
+        ConfigContradiction: for a key that verl 0.9.1 renamed, with its successor.
+    """
+    renamed.check_overrides(overrides)
+    if platform_cpu.is_cpu_stack() and not any(override.startswith("platform=") for override in overrides):
+        overrides = ["platform=cpu", *overrides]
+    with initialize_config_module("recipe.agent_contracts.config", version_base=None):
+        config: DictConfig = compose("agent_contracts", overrides=overrides)
+    with open_dict(config):
+        if config.contract.run.folder is None:
+            run_id = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S")
+            config.contract.run.folder = str(Path(config.contract.run.root) / config.contract.run.experiment / run_id)
+        config.contract.run.folder = str(Path(config.contract.run.folder).absolute())
+    return config
+
+
+def check(config: DictConfig) -> Experiment:
+    """Every check that needs no process.
+
+    Raises:
+        ConfigContradiction, ContractViolation: naming the keys or files, and the fix.
+    """
+    experiment = bindings.check(plain(config))
+    preflight.check_model(config.actor_rollout_ref.model.path, config.actor_rollout_ref.model.tokenizer_path)
+    preflight.check_data(Path(config.data.train_files), Path(config.data.val_files), experiment)
+    _check_prompts(config)
+    plugin.assert_registered()
+    return experiment
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    """The resolved configuration as plain containers."""
+    container = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}
+
+
+def run(config: DictConfig) -> None:
+    """Preregister the experiment and train. Returns when verl's trainer is done."""
+    folder = Path(config.contract.run.folder)
+    experiment = plain(config)
+    write_atomically(folder / "experiment.yaml", OmegaConf.to_yaml(config, resolve=True).encode())
+    write_atomically(folder / "experiment.sha256", sha256_json(experiment).encode() + b"\n")
+    environment = process_environment(folder)
+    os.environ.update(environment)
+    with open_dict(config):
+        # Ray's workers on other nodes do not inherit this process's environment.
+        config.ray_kwargs.ray_init.runtime_env.env_vars = environment
+
+    import ray
+    from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    # Short, since Ray's sockets live below it and their paths are limited to 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as ray_folder:
+        os.environ.setdefault("RAY_TMPDIR", ray_folder)
+        try:
+            run_ppo(config, task_runner_class=TaskRunnerV1)
+        finally:
+            ray.shutdown()
+
+
+def process_environment(folder: Path) -> dict[str, str]:
+    """Environment of every process of the run; what the user set already wins."""
+    defaults = {
+        **PROCESS_ENVIRONMENT,
+        **(CPU_ENVIRONMENT if platform_cpu.is_cpu_stack() else {}),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
+        "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"),
+    }
+    return {key: os.environ.get(key, value) for key, value in defaults.items()}
+
+
+def _check_prompts(config: DictConfig) -> None:
+    from transformers import AutoTokenizer
+
+    from recipe.agent_contracts import domains
+    from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
+
+    model = config.actor_rollout_ref.model
+    renderer = ChatTemplateRenderer(AutoTokenizer.from_pretrained(model.tokenizer_path or model.path))
+
+    def count_tokens(row: dict[str, Any]) -> int:
+        env, task = domains.load(domains.domain_of(row["data_source"]).environment)(row["extra_info"]["task"])
+        env.reset(task.task_id, row["extra_info"]["seed"])
+        return len(renderer.initial(row["prompt"], [tool.as_openai() for tool in env.tools()]))
+
+    for path in (config.data.train_files, config.data.val_files):
+        preflight.check_prompt_lengths(Path(path), config.data.max_prompt_length, count_tokens)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line. Exit code 2 for a configuration that is refused."""
+    words = sys.argv[1:] if arguments is None else arguments
+    dry_run = "--dry-run" in words
+    config = compose_config([word for word in words if word != "--dry-run"])
+    if dry_run:
+        bindings.check(plain(config))
+        print(f"configuration is consistent; the run would be in {config.contract.run.folder}")
+        return
+    check(config)
+    run(config)
+
+
+if __name__ == "__main__":
+    main()

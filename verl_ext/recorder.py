@@ -1,0 +1,173 @@
+"""Writes a finished episode into the run folder: turn records, manifests, and the blobs that replay needs.
+
+One recorder a rollout worker, each with a part file of its own. It builds manifests from the live tokenizer, tools and
+sampler of this process.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from recipe.agent_contracts.canonical import sha256_bytes, sha256_json
+from recipe.agent_contracts.policy.manifest import PolicyManifest, Sampler, files_checksum, tokenizer_revision
+from recipe.agent_contracts.transition.actions import HermesParser
+from recipe.agent_contracts.transition.episode import Episode, Turn
+from recipe.agent_contracts.transition.snapshots import BlobStore
+from recipe.agent_contracts.transition.trajectory import EpisodeIdentity, TrajectoryWriter, TurnRecord
+
+
+class EpisodeRecorder:
+    """See the module's docstring. `config` is verl's whole configuration with our `contract:` section."""
+
+    def __init__(self, config: Any, tokenizer: Any) -> None:
+        self.config = config
+        self.run = Path(config.contract.run.folder)
+        self.rollout = config.actor_rollout_ref.rollout
+        self.blobs = BlobStore(self.run / "blobs")
+        self.writer = TrajectoryWriter(self.run / "trajectories", f"{int(time.time() * 1000)}-{os.getpid()}")
+        self.engine_build = _engine_build(self.rollout.name)
+        self._tokenizer_revision = tokenizer_revision(tokenizer)
+        self._chat_template_hash = sha256_bytes((tokenizer.chat_template or "").encode())
+        self._base_revision = files_checksum(Path(config.actor_rollout_ref.model.path))
+        self._manifest = functools.lru_cache(maxsize=256)(self._build_manifest)
+
+    def identity(self, episode: Episode, row: dict[str, Any], validate: bool) -> EpisodeIdentity:
+        """Name an episode by its dataset row; the task and its grader go into the blob store."""
+        info = row["extra_info"]
+        return EpisodeIdentity(
+            run_id=self.run.name,
+            trajectory_id=f"{row['uid']}_{row['session_id']}",
+            group_id=row["uid"],
+            partition="val" if validate else "train",
+            trainer_step=int(row["global_steps"]),
+            task_id=info["task_id"],
+            family=info["family"],
+            template=info["template"],
+            data_source=row["data_source"],
+            decoding=info["decoding"],
+            seed=int(info["seed"]),
+            env_version=episode.env.env_version,
+            task_hash=self.blobs.put(info["task"].encode()),
+            grader_hash=self.blobs.put(row["reward_model"]["ground_truth"].encode()),
+        )
+
+    def write(
+        self,
+        episode: Episode,
+        identity: EpisodeIdentity,
+        sampling_params: dict[str, Any],
+        final_state: bytes,
+        reward: dict[str, float] | None,
+    ) -> None:
+        """Append the episode's turns. The last carries the termination code, the reward vector and the final state."""
+        sampler = _sampler(sampling_params)
+        records = [self._record(episode, turn, index, identity, sampler) for index, turn in enumerate(episode.turns)]
+        if not records:
+            records = [self._record(episode, _no_turn(episode), 0, identity, sampler)]
+        records[-1] = _closed(records[-1], episode, reward, self.blobs.put(final_state))
+        self.writer.append(records)
+
+    def _record(
+        self, episode: Episode, turn: Turn, index: int, identity: EpisodeIdentity, sampler: Sampler
+    ) -> TurnRecord:
+        version, action = turn.policy_version, turn.action
+        manifest = None if version is None else self._manifest_of(episode, version, sampler)
+        return TurnRecord(
+            episode=identity,
+            behavior_policy_version=version,
+            policy_manifest_hash=None if manifest is None else manifest.manifest_hash,
+            behavior_weight_checksum=None if manifest is None else manifest.weight_checksum,
+            generator_build=self.engine_build,
+            rollout_started_at=turn.started_at,
+            rollout_finished_at=turn.finished_at,
+            turn=index,
+            base_snapshot_id=episode.base_state,
+            snapshot_before=turn.state_before,
+            state_before=turn.state_before,
+            state_after=turn.state_after,
+            prompt_token_ids=turn.prompt_token_ids,
+            action_token_ids=turn.token_ids,
+            sampler_config={"temperature": sampler.temperature, "top_p": sampler.top_p, "top_k": sampler.top_k},
+            behavior_logprobs=turn.logprobs,
+            raw_model_logprobs=turn.logprobs if sampler.is_model_distribution else None,
+            action_mask=[1] * len(turn.token_ids),
+            action_kind="cut" if action is None else action.kind,
+            tool_name=None if action is None else action.name,
+            tool_args=None if action is None else action.args,
+            invalid_reason=None if action is None else action.invalid_reason,
+            action_text=turn.text,
+            observation=turn.observation,
+            observation_token_ids=turn.observation_token_ids,
+        )
+
+    def _manifest_of(self, episode: Episode, version: int, sampler: Sampler) -> PolicyManifest:
+        system = sha256_json([message for message in episode.messages if message["role"] == "system"])
+        budgets = (episode.limits.step_budget, episode.limits.token_budget)
+        manifest: PolicyManifest = self._manifest(version, sampler, sha256_json(episode.tools), system, budgets)
+        return manifest
+
+    def _build_manifest(
+        self, version: int, sampler: Sampler, tools: str, system: str, budgets: tuple[int, int]
+    ) -> PolicyManifest:
+        manifest = PolicyManifest(
+            policy_version=version,
+            weight_checksum=self._base_revision if version == 0 else None,
+            base_revision=self._base_revision,
+            adapter_revision=None,
+            tokenizer_revision=self._tokenizer_revision,
+            system_prompt_hash=system,
+            chat_template_hash=self._chat_template_hash,
+            tool_schema_hash=tools,
+            parser_version=HermesParser.version,
+            step_budget=budgets[0],
+            token_budget=budgets[1],
+            sampler=sampler,
+            engine_build=self.engine_build,
+            quantization=self.rollout.quantization,
+            logprobs_mode=self.rollout.logprobs_mode,
+        )
+        manifest.write(self.run / "manifests")
+        return manifest
+
+
+def _sampler(sampling_params: dict[str, Any]) -> Sampler:
+    """The sampler as the engine applies it: verl writes "no top-k" as -1, and a temperature of 0 means greedy."""
+    top_k = sampling_params["top_k"]
+    return Sampler(
+        temperature=float(sampling_params["temperature"]),
+        top_p=float(sampling_params["top_p"]),
+        top_k=None if top_k in (-1, 0) else int(top_k),
+        repetition_penalty=float(sampling_params["repetition_penalty"]),
+    )
+
+
+def _no_turn(episode: Episode) -> Turn:
+    """Stands for an episode that failed before its first token: a record with empty ids and its error."""
+    now = time.time()
+    return Turn(now, now, episode.prompt_ids, [], [], "", None, episode.base_state, episode.base_state, None)
+
+
+def _closed(record: TurnRecord, episode: Episode, reward: dict[str, float] | None, state_hash: str) -> TurnRecord:
+    return msgspec.structs.replace(
+        record,
+        reward_components=reward,
+        final_state_hash=state_hash,
+        termination_reason=episode.termination,
+        error=episode.error,
+    )
+
+
+def _engine_build(rollout_name: str) -> str:
+    for distribution in (rollout_name, f"{rollout_name}-cpu"):
+        try:
+            return f"{distribution}:{importlib.metadata.version(distribution)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return f"{rollout_name}:unknown"

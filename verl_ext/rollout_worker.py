@@ -1,0 +1,107 @@
+"""Rollout worker: turns each episode into records, has it verified, and gives verl only what may be trained on.
+
+Order for every episode: play, verify, write the records, then hand the row to TransferQueue. A censored or unverified
+episode is recorded with its reason and raises, which makes verl mark its group "failure"; the replay buffer then
+discards the whole group. Greedy held-out rows and tracing are decided here, since verl 0.9.1's worker offers neither.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
+
+from recipe.agent_contracts.errors import ContractViolation
+from verl_ext import agent_loop, plugin, tracing
+from verl_ext.recorder import EpisodeRecorder
+
+
+def python_class_of(actor_class: Any) -> type:
+    """The Python class inside a Ray actor class, which cannot be subclassed itself.
+
+    Raises:
+        ContractViolation: when Ray moved the attribute (checked with ray 2.60).
+    """
+    metadata = getattr(actor_class, "__ray_metadata__", None)
+    found = getattr(metadata, "modified_class", None)
+    if not isinstance(found, type):
+        raise ContractViolation("plugin.ray", "__ray_metadata__.modified_class", found, "ray actor class")
+    return found
+
+
+class CensoredEpisode(ContractViolation):
+    """The episode ended for a reason that is not the policy's. It carries no reward and fails its group."""
+
+
+class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: ignore[misc]
+    """verl's V1 rollout worker with verification before hand-over, records and traces."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        plugin.assert_registered()
+        super().__init__(*args, **kwargs)
+        self._recorder = EpisodeRecorder(self.config, self.tokenizer)
+        self._traced: tuple[int, set[str]] = (-1, set())
+
+    async def _run_agent_loop(
+        self, sampling_params: dict[str, Any], trajectory: dict[str, Any], *, agent_name: str, **kwargs: Any
+    ) -> None:
+        params = dict(sampling_params)
+        if trajectory["validate"] and kwargs["extra_info"].get("decoding") == "greedy":
+            apply_greedy_sampling_params(params)
+        kwargs["trace"] = self._is_traced(trajectory["step"], kwargs["uid"])
+        kwargs["sampling_params_used"] = params
+        labelled = {**trajectory, "rollout_n": kwargs["session_id"]}
+        await super()._run_agent_loop(params, labelled, agent_name=agent_name, **kwargs)
+
+    async def _agent_loop_postprocess(self, output: AgentLoopOutput, validate: bool, **kwargs: Any) -> None:
+        episode = output.extra_fields.pop(agent_loop.EPISODE)
+        sampling_params = kwargs.pop("sampling_params_used")
+        final_state = episode.env.export_state()
+        identity = self._recorder.identity(episode, kwargs, validate)
+        if episode.termination.is_outcome:
+            output.extra_fields["final_state"] = final_state.decode()
+            try:
+                with tracing.span("verification", "EVALUATOR", task_id=identity.task_id) as span:
+                    await self._compute_score([output], kwargs=kwargs)
+                    span.outputs(**output.extra_fields["reward_extra_info"])
+            except Exception as error:
+                episode.error = f"{type(error).__name__}: {error}"
+                self._recorder.write(episode, identity, sampling_params, final_state, reward=None)
+                raise
+            del output.extra_fields["final_state"]
+        reward = output.extra_fields.get("reward_extra_info")
+        self._recorder.write(episode, identity, sampling_params, final_state, reward)
+        tracing.tag_trace(
+            task_id=identity.task_id,
+            seed=identity.seed,
+            termination=episode.termination,
+            reward=output.reward_score,
+            trajectory_id=identity.trajectory_id,
+        )
+        if reward is None:
+            raise CensoredEpisode("transition.termination", "an outcome", episode.termination, identity.trajectory_id)
+        output.extra_fields["termination"] = str(episode.termination)
+        await super()._agent_loop_postprocess(output, validate, **kwargs)
+
+    def _is_traced(self, step: int, uid: str) -> bool:
+        """The first few prompts of each step, all their siblings (`rollout.trace.max_samples_per_step_per_worker`)."""
+        trace = self.rollout_config.trace
+        if trace.backend is None:
+            return False
+        if self._traced[0] != step:
+            self._traced = (step, set())
+        uids = self._traced[1]
+        limit = trace.max_samples_per_step_per_worker
+        if uid not in uids and (limit is None or len(uids) < limit):
+            uids.add(uid)
+        return uid in uids
+
+
+class ContractAgentLoopManager(AgentLoopManagerTQ):
+    """Named by `rollout.agent.agent_loop_manager_class`: starts our workers instead of verl's."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(ContractAgentLoopWorkerImpl)
