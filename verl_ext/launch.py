@@ -9,6 +9,7 @@ configuration is written to the run folder first; verl and Ray then run as they 
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from recipe.agent_contracts.canonical import sha256_json
 from recipe.agent_contracts.config import bindings, preflight, renamed
 from recipe.agent_contracts.config.experiment import Experiment
+from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
+from recipe.agent_contracts.training import metrics_path
 from recipe.agent_contracts.transition.snapshots import write_atomically
 from verl_ext import platform_cpu, plugin
 
@@ -34,6 +37,7 @@ PROCESS_ENVIRONMENT = {
     # verl turns on asynchronous export, which leaves traces without a root span.
     "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "false",
 }
+MAY_CHANGE_ON_RESUME = ("trainer.resume_mode", "trainer.total_training_steps", "ray_kwargs")
 CPU_ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
     "VERL_ENGINE_DEVICE": "cpu",
@@ -43,6 +47,8 @@ CPU_ENVIRONMENT = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    # Several processes share few cores: a thread that spins while it waits takes them from the others.
+    "OMP_WAIT_POLICY": "PASSIVE",
 }
 
 
@@ -89,9 +95,7 @@ def plain(config: DictConfig) -> dict[str, Any]:
 def run(config: DictConfig) -> None:
     """Preregister the experiment and train. Returns when verl's trainer is done."""
     folder = Path(config.contract.run.folder)
-    experiment = plain(config)
-    write_atomically(folder / "experiment.yaml", OmegaConf.to_yaml(config, resolve=True).encode())
-    write_atomically(folder / "experiment.sha256", sha256_json(experiment).encode() + b"\n")
+    preregister(config, folder)
     environment = process_environment(folder)
     os.environ.update(environment)
     with open_dict(config):
@@ -111,6 +115,45 @@ def run(config: DictConfig) -> None:
             run_ppo(config, task_runner_class=TaskRunnerV1)
         finally:
             ray.shutdown()
+    _require_all_steps(folder, config.trainer.total_training_steps)
+
+
+def _require_all_steps(folder: Path, total_steps: int) -> None:
+    """A run that ends clean without its last step (an exhausted loader on resume) is an error, not a success."""
+    lines = Path(os.environ["VERL_FILE_LOGGER_PATH"]).read_text().splitlines()
+    last = json.loads(lines[-1])["step"] if lines else None
+    if last != total_steps:
+        raise ContractViolation("update.steps", f"{total_steps} optimizer steps", f"last step {last}", str(folder))
+
+
+def preregister(config: DictConfig, folder: Path) -> None:
+    """Write experiment.yaml and its hash before the first rollout; on resume require the same experiment.
+
+    Raises:
+        ConfigContradiction: naming the first key that a resumed run would change.
+    """
+    path = folder / "experiment.yaml"
+    if path.exists():
+        before, after = OmegaConf.load(path), OmegaConf.create(OmegaConf.to_container(config, resolve=True))
+        for tree in (before, after):
+            for key in MAY_CHANGE_ON_RESUME:
+                OmegaConf.update(tree, key, None)
+        changed = _first_difference(OmegaConf.to_container(before), OmegaConf.to_container(after))
+        if changed is not None:
+            raise ConfigContradiction(f"resume would change {changed} of the experiment preregistered in {path}")
+        return
+    write_atomically(path, OmegaConf.to_yaml(config, resolve=True).encode())
+    write_atomically(folder / "experiment.sha256", sha256_json(plain(config)).encode() + b"\n")
+
+
+def _first_difference(before: Any, after: Any, prefix: str = "") -> str | None:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({*before, *after}):
+            found = _first_difference(before.get(key), after.get(key), f"{prefix}.{key}" if prefix else key)
+            if found is not None:
+                return found
+        return None
+    return None if before == after else f"{prefix} from {before!r} to {after!r}"
 
 
 def process_environment(folder: Path) -> dict[str, str]:
@@ -119,7 +162,7 @@ def process_environment(folder: Path) -> dict[str, str]:
         **PROCESS_ENVIRONMENT,
         **(CPU_ENVIRONMENT if platform_cpu.is_cpu_stack() else {}),
         "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
-        "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"),
+        "VERL_FILE_LOGGER_PATH": str(metrics_path(folder)),
     }
     return {key: os.environ.get(key, value) for key, value in defaults.items()}
 

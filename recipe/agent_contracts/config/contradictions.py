@@ -178,7 +178,7 @@ def _data_parallel(config: Config, experiment: Experiment) -> Iterator[str]:
             f"tasks_per_batch x group_size = {rows} episodes do not divide among {ranks} data-parallel ranks, and "
             "verl would fill the batch with synthetic rows"
         )
-        fix = f"Set contract.update.tasks_per_batch so that {rows} becomes a multiple of {ranks}"
+        fix = f"Choose contract.update.tasks_per_batch so that the product is a multiple of {ranks}"
         yield clash(config, "contract.update.tasks_per_batch", "trainer.n_gpus_per_node", why, fix)
 
 

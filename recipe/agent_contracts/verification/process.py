@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,8 +22,6 @@ import msgspec
 from recipe.agent_contracts.canonical import sha256_bytes
 from recipe.agent_contracts.errors import VerifierFailure
 from recipe.agent_contracts.verification.verifier import Score
-
-_REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 class VerifierProcess:
@@ -106,7 +103,8 @@ class VerifierProcess:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
-            environment = {**os.environ, "PYTHONPATH": str(_REPOSITORY)}
+            # A verifier is importable there if it is here, wherever the caller's path came from.
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             command = [sys.executable, "-m", "recipe.agent_contracts.verification.worker", self.verifier]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True

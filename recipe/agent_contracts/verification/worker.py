@@ -22,12 +22,13 @@ def serve(verifier: Any, requests: Any, answers: Any) -> None:
     for line in requests:
         request = json.loads(line)
         state = request["state"].encode()
-        answer: dict[str, Any] = {"nonce": request["nonce"], "state_hash": sha256_bytes(state)}
+        echo = {"nonce": request["nonce"], "state_hash": sha256_bytes(state)}
         try:
-            answer["score"] = msgspec.to_builtins(verifier.score(request["grader"], state))
+            score = msgspec.to_builtins(verifier.score(request["grader"], state))
+            answer = json.dumps({**echo, "score": score}, allow_nan=False)
         except Exception as error:  # the boundary: a broken verifier is reported to the parent as such
-            answer["error"] = f"{type(error).__name__}: {error}"
-        answers.write(json.dumps(answer).encode() + b"\n")
+            answer = json.dumps({**echo, "error": f"{type(error).__name__}: {error}"})
+        answers.write(answer.encode() + b"\n")
         answers.flush()
 
 

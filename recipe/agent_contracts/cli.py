@@ -1,0 +1,162 @@
+"""The `agent-contracts` command. Each subcommand is a thin call; what it needs is imported inside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+console = Console(highlight=False)
+
+RunFolder = Annotated[Path, typer.Argument(help="Run folder: runs/<experiment>/<run id>", exists=True, file_okay=False)]
+
+
+@app.command()
+def doctor() -> None:
+    """What is installed, which platform and stack, which guarantees hold, what to do about each problem."""
+    from recipe.agent_contracts import doctor as judge
+
+    checks = judge.checks()
+    judge.render(checks)
+    raise typer.Exit(judge.exit_code(checks))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def train(
+    context: typer.Context,
+    run: Annotated[Path | None, typer.Option(help="Run folder; a new one below runs/ by default")] = None,
+) -> None:
+    """Train with verl: progress on the screen, the flood in a log. Hydra overrides follow as arguments."""
+    from recipe.agent_contracts import training
+
+    try:
+        finished = training.train(list(context.args), run, console)
+    except (ConfigContradiction, ContractViolation, FileNotFoundError) as error:
+        _fail(str(error), code=2)
+    raise typer.Exit(finished.exit_code)
+
+
+@app.command()
+def resume(
+    run: RunFolder, overrides: Annotated[list[str] | None, typer.Argument(help="Hydra overrides")] = None
+) -> None:
+    """Go on from a run's last checkpoint, in the same folder, with the same experiment."""
+    from recipe.agent_contracts import training
+
+    try:
+        finished = training.resume(run, overrides or [], console)
+    except (ConfigContradiction, ContractViolation, FileNotFoundError) as error:
+        _fail(str(error), code=2)
+    raise typer.Exit(finished.exit_code)
+
+
+@app.command()
+def rollout(
+    task: Annotated[str, typer.Option(help="<split>:<index>, e.g. train:0 or heldout_known_style:7")],
+    n: Annotated[int, typer.Option(min=1, help="Episodes")] = 8,
+    model: Annotated[Path | None, typer.Option(help="Hugging Face folder; the cold-started policy by default")] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="Tokenizer folder, where it is not the model's")] = None,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 for greedy decoding")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the task generator and of the sampling")] = 1,
+) -> None:
+    """Play a task without a trainer and print transcript, mask and score."""
+    from recipe.agent_contracts import play
+
+    try:
+        playable = play.find_task(task, seed)
+        weights, words = _policy_folders(model, tokenizer)
+    except (ValueError, FileNotFoundError) as error:
+        _fail(str(error), code=2)
+    play.play_task(playable, weights, words, n, temperature, seed)
+
+
+@app.command()
+def replay(
+    run: RunFolder,
+    trajectory: Annotated[str | None, typer.Option(help="Only this trajectory id")] = None,
+) -> None:
+    """Re-execute recorded actions and compare every observation, state hash and reward."""
+    from recipe.agent_contracts.transition.replay import Replayer
+
+    replayer = Replayer(run)
+    num_episodes, diverged = 0, []
+    try:
+        for trajectory_id, divergence in replayer.replay_run(only=trajectory):
+            num_episodes += 1
+            if divergence is not None:
+                diverged.append((trajectory_id, divergence))
+    finally:
+        replayer.close()
+    if num_episodes == 0:
+        _fail(f"no such episode in {run}", code=2)
+    for trajectory_id, divergence in diverged[:5]:
+        console.print(f"{trajectory_id}: {divergence}", markup=False)
+    console.print(f"{num_episodes} episodes replayed, {len(diverged)} diverged")
+    raise typer.Exit(1 if diverged else 0)
+
+
+@app.command()
+def heldout(run: RunFolder) -> None:
+    """The held-out table of a run: before and after training, by half and by decoding."""
+    from recipe.agent_contracts.evaluation.heldout import heldout_rows, heldout_table
+
+    try:
+        console.print(heldout_table(heldout_rows(run)))
+    except ValueError as error:
+        _fail(str(error), code=1)
+
+
+@app.command()
+def export(
+    run: RunFolder,
+    out: Annotated[Path, typer.Argument(help="New folder for the Hugging Face model")],
+    step: Annotated[int, typer.Option(help="Which checkpoint")],
+    merge: Annotated[bool, typer.Option(help="LoRA: add the adapter to the base weights")] = False,
+) -> None:
+    """Write a checkpoint as a Hugging Face folder with its manifest, and prove that it is what was served."""
+    from recipe.agent_contracts import export as exporter
+
+    try:
+        exported = exporter.export(run, step, out, merge)
+    except (OSError, ContractViolation) as error:
+        _fail(str(error), code=1)
+    console.print(f"{exported.folder}  {exported.weight_checksum}")
+    if exported.max_logprob_difference is None:
+        console.print(f"[yellow]not proven:[/yellow] the run sampled nothing with the weights of step {step}")
+    else:
+        console.print(
+            f"reloaded log probabilities equal the served ones within {exported.max_logprob_difference:.1e} "
+            f"over {exported.num_probe_turns} turns"
+        )
+
+
+def _policy_folders(model: Path | None, tokenizer: Path | None) -> tuple[Path, Path]:
+    if model is not None:
+        if not model.is_dir():
+            raise FileNotFoundError(f"--model {model} is not a folder")
+        return model, tokenizer or model
+    from recipe.agent_contracts.cold_start.cache import cached_policy
+
+    folder = cached_policy()
+    if folder is None:
+        raise FileNotFoundError("no cold-started policy yet: run bash scripts/cold_start.sh, or give --model")
+    return folder / "model", folder / "tokenizer"
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    console.print(f"[red]error:[/red] {message}", soft_wrap=True)
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

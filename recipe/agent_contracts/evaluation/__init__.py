@@ -1,0 +1,1 @@
+"""Evaluation: did the update improve tasks that training never saw."""

@@ -1,0 +1,147 @@
+"""Exports a checkpoint as a Hugging Face folder and proves that it is the policy that was served.
+
+verl's own merger joins the shards. The proof recomputes log probabilities of recorded turns that the engine sampled
+with these very weights, and compares them with what the engine reported.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from recipe.agent_contracts.canonical import canonical_json
+from recipe.agent_contracts.errors import ContractViolation
+from recipe.agent_contracts.policy.manifest import PolicyManifest, files_checksum
+from recipe.agent_contracts.transition.snapshots import write_atomically
+from recipe.agent_contracts.transition.trajectory import TurnRecord, read_run
+
+NUM_PROBE_TURNS = 32
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25, "float16": 0.1}
+"""Largest |log probability difference| by the engine's dtype; fp32 on CPU measured below 1e-5."""
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """What an export found."""
+
+    folder: Path
+    weight_checksum: str
+    num_probe_turns: int
+    """Recorded turns of this version that were compared; 0 when the run sampled nothing with these weights."""
+    max_logprob_difference: float | None
+    """None: there was nothing to compare."""
+
+
+def export(run: Path, step: int, out: Path, merge: bool, dtype: str = "float32") -> Exported:
+    """Write `out` with weights, config, tokenizer and manifest.json.
+
+    Args:
+        run: Run folder.
+        step: Checkpoint's step, which is also the policy version.
+        out: A folder that does not exist yet.
+        merge: For LoRA, add the adapter to the base weights instead of exporting it beside them.
+        dtype: The engine's dtype, which sets the tolerance of the proof.
+
+    Raises:
+        FileNotFoundError: naming the steps that have a checkpoint.
+        FileExistsError: when `out` exists.
+        ContractViolation: ``policy.export`` when reloaded weights disagree with what was served.
+    """
+    checkpoint = run / "checkpoints" / f"global_step_{step}" / "actor"
+    if not checkpoint.is_dir():
+        steps = sorted(path.name for path in (run / "checkpoints").glob("global_step_*"))
+        raise FileNotFoundError(f"{checkpoint} does not exist; checkpoints of this run: {steps}")
+    if out.exists():
+        raise FileExistsError(f"{out} exists; give a new folder")
+    partial = out.with_name(out.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    _merge_shards(checkpoint, partial)
+    if merge:
+        _merge_adapter(partial)
+    exported = _prove(run, step, partial, out, dtype)
+    partial.rename(out)
+    return exported
+
+
+def _merge_shards(checkpoint: Path, target: Path) -> None:
+    command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+    command += ["--local_dir", str(checkpoint), "--target_dir", str(target)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise ContractViolation("policy.export", "verl.model_merger to succeed", result.stderr[-2000:], str(checkpoint))
+
+
+def _merge_adapter(folder: Path) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    adapter = folder / "lora_adapter"
+    if not adapter.is_dir():
+        raise ContractViolation("policy.export", "a LoRA adapter to merge", "none in this checkpoint", str(folder))
+    merged: Any = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder), adapter).merge_and_unload()
+    merged.save_pretrained(folder)
+    shutil.rmtree(adapter)
+
+
+def _load(folder: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    if (folder / "lora_adapter").is_dir():
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, folder / "lora_adapter")
+    return model.eval()
+
+
+def _prove(run: Path, step: int, folder: Path, out: Path, dtype: str) -> Exported:
+    turns = list(islice(_turns_of_version(run, step), NUM_PROBE_TURNS))
+    difference = None
+    if turns:
+        model = _load(folder)
+        difference = max(_gap(model, record) for record in turns)
+        if difference > TOLERANCE[dtype]:
+            raise ContractViolation(
+                "policy.export",
+                expected=f"log probabilities within {TOLERANCE[dtype]} of the served ones",
+                found=difference,
+                evidence=f"{len(turns)} turns of version {step} in {run / 'trajectories'}",
+            )
+    checksum = files_checksum(folder)
+    manifest = _manifest(run, turns, checksum)
+    if manifest is not None:
+        write_atomically(folder / "manifest.json", canonical_json(manifest))
+    return Exported(out, checksum, len(turns), difference)
+
+
+def _manifest(run: Path, turns: list[TurnRecord], checksum: str) -> PolicyManifest | None:
+    """The manifest that the turns were sampled under, with the weights' checksum that is known now."""
+    if not turns or turns[0].policy_manifest_hash is None:
+        return None
+    name = turns[0].policy_manifest_hash.removeprefix("sha256:")
+    recorded = msgspec.json.decode((run / "manifests" / f"{name}.json").read_bytes(), type=PolicyManifest)
+    return msgspec.structs.replace(recorded, weight_checksum=checksum)
+
+
+def _turns_of_version(run: Path, step: int) -> Iterator[TurnRecord]:
+    for record in read_run(run):
+        # raw_model_logprobs is set only where the model's own distribution was sampled.
+        if record.behavior_policy_version == step and record.raw_model_logprobs:
+            yield record
+
+
+@torch.no_grad()
+def _gap(model: Any, record: TurnRecord) -> float:
+    """Largest |recomputed - served| log probability over the tokens of one turn."""
+    ids = torch.tensor([record.prompt_token_ids + record.action_token_ids])
+    first = len(record.prompt_token_ids)
+    logprobs = torch.log_softmax(model(input_ids=ids).logits[0, first - 1 : -1].float(), dim=-1)
+    recomputed = logprobs.gather(1, ids[0, first:, None])[:, 0]
+    return float((recomputed - torch.tensor(record.raw_model_logprobs)).abs().max())

@@ -1,0 +1,95 @@
+"""The strict parser: one documented outcome for every shape of turn."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recipe.agent_contracts.transition.actions import HermesParser, InvalidReason, strict_json
+from tests.support import case
+
+TOOLS = {
+    "search": {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
+    "wipe": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+    "finish": {"type": "object", "properties": {}, "additionalProperties": False},
+    "abstain": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+
+
+def call(name, **arguments):
+    return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}) + "\n</tool_call>"
+
+
+def test_one_call_alone_is_that_action():
+    action = HermesParser().parse(call("search", q="tide"), TOOLS)
+    assert (action.kind, action.name, action.args) == ("tool", "search", {"q": "tide"})
+
+
+@pytest.mark.parametrize("name", ["finish", "abstain"])
+def test_finish_and_abstain_are_kinds_of_their_own(name):
+    assert HermesParser().parse(call(name), TOOLS).kind == name
+
+
+@pytest.mark.parametrize(
+    ("turn", "reason"),
+    [
+        ("I am done.", InvalidReason.NO_CALL),
+        ("", InvalidReason.NO_CALL),
+        ("<tool_call>" + '{"name": "finish", "arguments": {}}', InvalidReason.NO_CALL),
+        (call("finish") + call("finish"), InvalidReason.SEVERAL_CALLS),
+        ("<tool_call>" + call("finish"), InvalidReason.SEVERAL_CALLS),
+        ("Sure: " + call("finish"), InvalidReason.TEXT_AROUND_CALL),
+        ("<think>hm" + call("finish"), InvalidReason.UNCLOSED_THINKING),
+        ("<tool_call>{'name': 'finish'}</tool_call>", InvalidReason.BAD_JSON),
+        ('<tool_call>{"name": "search", "arguments": {"q": NaN}}</tool_call>', InvalidReason.BAD_JSON),
+        ('<tool_call>{"name": "search", "arguments": {"q": 1e400}}</tool_call>', InvalidReason.BAD_ARGUMENTS),
+        ('<tool_call>{"name": "search", "name": "wipe", "arguments": {}}</tool_call>', InvalidReason.BAD_JSON),
+        ('<tool_call>{"name": "search", "arguments": {"q": 99999999999999999999}}</tool_call>', InvalidReason.BAD_JSON),
+        ("<tool_call>[1]</tool_call>", InvalidReason.BAD_SHAPE),
+        ('<tool_call>{"name": "search", "args": {}}</tool_call>', InvalidReason.BAD_SHAPE),
+        ('<tool_call>{"name": 3, "arguments": {}}</tool_call>', InvalidReason.BAD_SHAPE),
+        (call("rm", path="/"), InvalidReason.UNKNOWN_TOOL),
+        (call("search"), InvalidReason.BAD_ARGUMENTS),
+        (call("search", q=3), InvalidReason.BAD_ARGUMENTS),
+        (call("finish", really=True), InvalidReason.BAD_ARGUMENTS),
+    ],
+)
+def test_every_other_turn_is_invalid_with_one_reason(turn, reason):
+    action = HermesParser().parse(turn, TOOLS)
+    assert (action.kind, action.invalid_reason) == ("invalid", reason)
+
+
+def test_a_call_inside_thinking_text_is_ignored_and_counted():
+    h14 = case("H14")
+    action = HermesParser().parse(h14["input"]["turn"], TOOLS)
+    assert {"name": action.name, "arguments": action.args} == h14["check"]["calls"][0]
+    assert action.ignored_in_thinking == h14["check"]["ignored_in_thinking"]
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_the_parser_raise(text):
+    action = HermesParser().parse(text, TOOLS)
+    assert action.kind == "invalid"
+
+
+@given(st.text(max_size=100))
+def test_no_call_body_makes_the_parser_raise(body):
+    HermesParser().parse(f"<tool_call>{body}</tool_call>", TOOLS)
+
+
+def test_deep_nesting_is_bad_json_and_not_a_crash():
+    with pytest.raises(ValueError, match="nested too deeply|JSON"):
+        strict_json("[" * 100_000)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.text() | st.integers(-(2**53), 2**53),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(json_values)
+def test_strict_json_agrees_with_json_on_what_it_accepts(value):
+    assert strict_json(json.dumps(value)) == value
