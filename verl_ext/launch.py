@@ -25,7 +25,7 @@ from recipe.agent_contracts.config.experiment import Experiment
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 from recipe.agent_contracts.training import metrics_path
 from recipe.agent_contracts.transition.snapshots import write_atomically
-from verl_ext import platform_cpu, plugin
+from verl_ext import platform_cpu, plugin, tracing
 
 PROCESS_ENVIRONMENT = {
     # verl hides a failing entry point; a module named here raises instead.
@@ -107,6 +107,10 @@ def run(config: DictConfig) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
+    if config.actor_rollout_ref.rollout.trace.backend == "mlflow":
+        tracing.create_experiment(
+            os.environ["MLFLOW_TRACKING_URI"], config.trainer.project_name, str(folder / "mlartifacts")
+        )
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     # Short, since Ray's sockets live below it and their paths are limited to 107 bytes.
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as ray_folder:

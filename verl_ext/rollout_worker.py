@@ -73,12 +73,12 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
             del output.extra_fields["final_state"]
         reward = output.extra_fields.get("reward_extra_info")
         self._recorder.write(episode, identity, sampling_params, final_state, reward)
-        tracing.tag_trace(
-            task_id=identity.task_id,
-            seed=identity.seed,
-            termination=episode.termination,
-            reward=output.reward_score,
-            trajectory_id=identity.trajectory_id,
+        tags = {"task_id": identity.task_id, "family": identity.family, "seed": identity.seed, "reward": output.reward_score}
+        outcome = {"termination": str(episode.termination), "reward": reward, "error": episode.error}
+        tracing.summarise_trace(
+            inputs={"messages": episode.messages},
+            outputs=outcome,
+            tags={**tags, "termination": episode.termination, "trajectory_id": identity.trajectory_id},
         )
         if reward is None:
             raise CensoredEpisode("transition.termination", "an outcome", episode.termination, identity.trajectory_id)

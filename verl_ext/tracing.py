@@ -43,9 +43,22 @@ def span(name: str, span_type: str, **inputs: Any) -> Iterator[Span]:
         yield Span(current)
 
 
-def tag_trace(**tags: Any) -> None:
-    """Tags of the whole trace: what the MLflow UI filters and lists by."""
+def summarise_trace(inputs: Any, outputs: Any, tags: dict[str, Any]) -> None:
+    """What the MLflow UI lists of the whole trace. Call it where verl's root span is the current one."""
     if is_traced():
         import mlflow
 
+        root = mlflow.get_current_active_span()
+        if root is not None:
+            root.set_inputs(inputs)
+            root.set_outputs(outputs)
         mlflow.update_current_trace(tags={key: str(value) for key, value in tags.items()})
+
+
+def create_experiment(tracking_uri: str, name: str, artifacts: str) -> None:
+    """Create the store and the experiment before the workers start, which would race for both."""
+    import mlflow
+
+    client = mlflow.MlflowClient(tracking_uri)
+    if client.get_experiment_by_name(name) is None:
+        client.create_experiment(name, artifact_location=artifacts)

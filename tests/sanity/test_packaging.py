@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
 import re
 import shutil
 import subprocess
@@ -16,6 +18,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("recipe", "verl_ext")
 DATA = {".yaml", ".yml", ".jinja", ".jinja2", ".html", ".css"}
+COMES_WITH_EVERY_STACK = {"torch", "transformers", "tokenizers", "peft", "pyarrow", "safetensors"}
+"""What the contracts may import without requiring it: every engine's extra brings these, at its own versions."""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +57,35 @@ def extra(metadata: Message, name: str) -> set[str]:
     marker = f'extra == "{name}"'
     lines = [line for line in metadata.get_all("Requires-Dist", []) if marker in line]
     return {line.partition(";")[0].replace(" ", "") for line in lines}
+
+
+def third_party_imports(folder: Path) -> dict[str, str]:
+    """Top-level third-party packages imported anywhere below `folder`, each with one file that imports it."""
+    found = {}
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+                modules = [node.module]
+            found |= {module.partition(".")[0]: str(path.relative_to(ROOT)) for module in modules}
+    return {name: path for name, path in found.items() if name not in {*sys.stdlib_module_names, *SHIPPED}}
+
+
+def test_the_contracts_import_only_what_is_required(metadata: Message) -> None:
+    required = {
+        re.split(r"[<>=;\[ ]", line)[0].lower()
+        for line in metadata.get_all("Requires-Dist", [])
+        if "extra ==" not in line
+    }
+    owners = importlib.metadata.packages_distributions()
+    undeclared = {
+        name: path
+        for name, path in third_party_imports(ROOT / "recipe").items()
+        if name not in COMES_WITH_EVERY_STACK and not {owner.lower() for owner in owners.get(name, [])} & required
+    }
+    assert not undeclared, f"add them to INSTALL_REQUIRES in setup.py: {undeclared}"
 
 
 def test_the_wheel_holds_every_module(names: set[str]) -> None:

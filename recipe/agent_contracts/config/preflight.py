@@ -75,7 +75,8 @@ def _folder(path: str, key: str) -> Path | None:
     folder = Path(path).expanduser()
     if folder.is_dir():
         return folder
-    if not HUB_NAME.fullmatch(path):
+    # A name whose first half is a folder here is a mistyped path, not an organisation on the hub.
+    if not HUB_NAME.fullmatch(path) or folder.parent.is_dir():
         raise ContractViolation(
             "preflight.model",
             expected=f"{key} to be a folder, or a hub name like org/name",

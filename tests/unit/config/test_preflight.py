@@ -191,6 +191,11 @@ class TestModel:
         assert "actor_rollout_ref.model.path" in str(error)
         assert path in str(error)
 
+    def test_a_mistyped_relative_path_is_no_hub_name(self, model, monkeypatch):
+        monkeypatch.chdir(model.parent.parent)
+        path = f"{model.parent.name}/modle"
+        assert path in str(violation(preflight.check_model, path, None))
+
     @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
     def test_an_incomplete_folder_says_what_is_missing(self, model, tokenizer, name):
         (model / name).unlink()

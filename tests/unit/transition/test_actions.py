@@ -79,7 +79,7 @@ def test_no_call_body_makes_the_parser_raise(body):
 
 
 def test_deep_nesting_is_bad_json_and_not_a_crash():
-    with pytest.raises(ValueError, match="nested too deeply|JSON"):
+    with pytest.raises(ValueError, match="nested too deeply"):
         strict_json("[" * 100_000)
 
 
