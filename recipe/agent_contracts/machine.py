@@ -91,7 +91,8 @@ def installed(names: tuple[str, ...]) -> dict[str, str]:
     versions = {}
     for name in names:
         try:
-            versions[name] = importlib.metadata.version(name)
+            # Not metadata.version(): on the CPU stack the platform makes that answer for "vllm" too.
+            versions[name] = importlib.metadata.distribution(name).version
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions

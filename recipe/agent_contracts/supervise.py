@@ -129,7 +129,8 @@ def _adopt_orphans() -> None:
 
 
 def _descendants() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    children: list[psutil.Process] = psutil.Process().children(recursive=True)
+    return children
 
 
 def _add_cpu_times(cpu: dict[tuple[int, float], float]) -> None:

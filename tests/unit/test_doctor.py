@@ -12,7 +12,7 @@ from rich.console import Console
 
 from recipe.agent_contracts import machine as machine_module
 from recipe.agent_contracts.doctor import GIB, GUARANTEE, Check, Stack, Status, checks, exit_code, render, stack_of
-from recipe.agent_contracts.machine import Machine, observe, ray_cluster_file
+from recipe.agent_contracts.machine import Machine, installed, observe, ray_cluster_file
 
 CPU = {
     "verl": "0.9.1",
@@ -138,6 +138,11 @@ def test_rays_cluster_file_follows_rays_own_rule() -> None:
     assert ray_cluster_file({}) == Path("/tmp/ray/ray_current_cluster")
     assert ray_cluster_file({"TMPDIR": "/t"}) == Path("/t/ray/ray_current_cluster")
     assert ray_cluster_file({"TMPDIR": "/t", "RAY_TMPDIR": "/r"}) == Path("/r/ray/ray_current_cluster")
+
+
+def test_only_what_is_installed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.27.1+cpu")
+    assert "a-distribution-that-nobody-made" not in installed(("rich", "a-distribution-that-nobody-made"))
 
 
 def test_a_dead_cluster_is_told_from_a_living_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

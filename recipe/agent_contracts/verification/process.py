@@ -44,14 +44,15 @@ class VerifierProcess:
         Raises:
             VerifierFailure: when there is no trustworthy verdict, with the reason.
         """
-        request = {"nonce": secrets.token_hex(8), "grader": grader, "state": final_state.decode()}
+        nonce = secrets.token_hex(8)
+        request = {"nonce": nonce, "grader": grader, "state": final_state.decode()}
         with self._lock:
             try:
                 answer = self._ask(json.dumps(request).encode() + b"\n")
             except Exception:
                 self._end()
                 raise
-        return self._verdict(answer, request["nonce"], sha256_bytes(final_state))
+        return self._verdict(answer, nonce, sha256_bytes(final_state))
 
     def close(self) -> None:
         """End the process. The next `score` starts a fresh one."""

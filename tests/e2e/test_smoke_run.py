@@ -1,0 +1,209 @@
+"""A real three-step run: what the records must hold, and what can be done with them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import subprocess
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from recipe.agent_contracts.evaluation.heldout import heldout_rows
+from recipe.agent_contracts.policy.manifest import PolicyManifest
+from recipe.agent_contracts.transition.replay import Replayer
+from recipe.agent_contracts.transition.trajectory import TurnRecord, episodes, read_run
+from tests.e2e.conftest import GROUP_SIZE, NUM_STEPS, REPOSITORY, TASKS_PER_BATCH, policy_folder, read_tail, run_limited
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def played(smoke_run: Path) -> list[list[TurnRecord]]:
+    return list(episodes(smoke_run))
+
+
+@pytest.fixture(scope="module")
+def metrics(smoke_run: Path) -> list[dict]:
+    lines = (smoke_run / "metrics.jsonl").read_text().splitlines()
+    return [{"step": entry["step"], **entry["data"]} for entry in map(json.loads, lines)]
+
+
+def trained(played):
+    return [turns for turns in played if turns[0].episode.partition == "train"]
+
+
+def test_every_step_was_trained(metrics):
+    steps = [entry["step"] for entry in metrics if "actor/grad_norm" in entry]
+    assert steps == list(range(1, NUM_STEPS + 1))
+    assert all(math.isfinite(entry["actor/grad_norm"]) for entry in metrics if "actor/grad_norm" in entry)
+
+
+def test_something_was_learned_from(metrics):
+    """A batch whose groups all agree has no gradient; over three steps of a weak policy that does not happen."""
+    assert any(entry.get("actor/grad_norm", 0.0) > 0 for entry in metrics)
+    assert all(entry["actor/lr"] > 0 for entry in metrics if "actor/lr" in entry)
+
+
+def test_every_episode_has_one_termination_code_and_a_reward(played):
+    for turns in played:
+        assert [record.termination_reason is not None for record in turns] == [False] * (len(turns) - 1) + [True]
+        assert turns[-1].termination_reason.is_outcome
+        assert turns[-1].reward_components["task_success"] in (0.0, 1.0)
+
+
+def test_every_sampled_token_has_a_finite_aligned_log_probability(smoke_run):
+    for record in read_run(smoke_run):
+        assert len(record.action_token_ids) == len(record.behavior_logprobs) == len(record.action_mask) > 0
+        assert all(math.isfinite(value) and value <= 0 for value in record.behavior_logprobs)
+
+
+def test_context_only_ever_grows_by_what_was_sampled_and_observed(played):
+    for turns in played:
+        for before, after in itertools.pairwise(turns):
+            grown = before.prompt_token_ids + before.action_token_ids + before.observation_token_ids
+            assert after.prompt_token_ids == grown
+
+
+def test_groups_are_complete_and_of_one_version_without_lag(played):
+    sizes, versions = Counter(), defaultdict(set)
+    for turns in trained(played):
+        identity = turns[0].episode
+        sizes[identity.trainer_step, identity.group_id] += 1
+        versions[identity.trainer_step] |= {record.behavior_policy_version for record in turns}
+    assert set(sizes.values()) == {GROUP_SIZE}
+    assert Counter(step for step, _ in sizes) == dict.fromkeys(range(1, NUM_STEPS + 1), TASKS_PER_BATCH)
+    # Step k trains on what the weights after k - 1 updates sampled.
+    assert versions == {step: {step - 1} for step in range(1, NUM_STEPS + 1)}
+
+
+def test_every_record_points_to_a_manifest_and_the_scaffold_never_drifts(smoke_run):
+    scaffolds = defaultdict(set)
+    for record in read_run(smoke_run):
+        name = record.policy_manifest_hash.removeprefix("sha256:")
+        manifest = msgspec.json.decode((smoke_run / "manifests" / f"{name}.json").read_bytes(), type=PolicyManifest)
+        assert manifest.manifest_hash == record.policy_manifest_hash
+        assert manifest.policy_version == record.behavior_policy_version
+        scaffolds[manifest.sampler, manifest.tool_schema_hash].add(manifest.scaffold_hash)
+    assert all(len(hashes) == 1 for hashes in scaffolds.values())
+
+
+def test_generator_and_trainer_agree_on_what_was_sampled(metrics):
+    """fp32 on both sides: measured below 1e-5 (largest probability difference of a token)."""
+    gaps = [entry["training/rollout_probs_diff_max"] for entry in metrics if "training/rollout_probs_diff_max" in entry]
+    assert len(gaps) == NUM_STEPS
+    assert max(gaps) < 1e-4
+
+
+def test_replaying_the_whole_run_gives_the_same_observations_states_and_rewards(smoke_run, played):
+    replayer = Replayer(smoke_run)
+    try:
+        found = list(replayer.replay_run())
+    finally:
+        replayer.close()
+    assert len(found) == len(played)
+    assert [divergence for _, divergence in found if divergence is not None] == []
+
+
+def test_held_out_tasks_were_played_before_and_after(smoke_run):
+    rows = heldout_rows(smoke_run)
+    assert {row.decoding for row in rows} == {"temperature_1", "greedy"}
+    assert all(row.unverified == 0 for row in rows)
+
+
+def test_the_experiment_was_preregistered(smoke_run, played):
+    written = (smoke_run / "experiment.yaml").stat().st_mtime
+    assert written < min(turns[0].rollout_started_at for turns in played)
+    assert (smoke_run / "experiment.sha256").read_text().startswith("sha256:")
+
+
+def test_traces_form_a_tree_from_episode_to_verification(smoke_run):
+    import mlflow
+
+    mlflow.set_tracking_uri(f"sqlite:///{smoke_run}/mlflow.db")
+    experiment = mlflow.get_experiment_by_name("agent_contracts")
+    traces = mlflow.search_traces(locations=[experiment.experiment_id], return_type="list")
+    training = [trace for trace in traces if trace.info.tags["validate"] == "False"]
+    assert len(training) == NUM_STEPS * GROUP_SIZE
+    for trace in training:
+        spans = {span.span_id: span for span in trace.data.spans}
+        names = {span.name.split(" ")[0] for span in spans.values()}
+        assert {"agent_loop", "episode", "turn", "LLMServerClient.generate", "tool", "verification"} <= names
+        assert [span.name for span in spans.values() if span.parent_id is None] == ["agent_loop"]
+        parents = {
+            span.name.split(" ")[0]: spans[span.parent_id].name.split(" ")[0]
+            for span in spans.values()
+            if span.parent_id
+        }
+        assert parents["LLMServerClient.generate"] == parents["tool"] == "turn"
+        assert parents["turn"] == "episode"
+        assert {"task_id", "seed", "step", "termination", "reward"} <= set(trace.info.tags)
+
+
+def test_the_trace_ui_shows_the_episodes(smoke_run, logs, chromium):
+    page = chromium.open_traces(f"sqlite:///{smoke_run}/mlflow.db", logs / "traces.png")
+    assert "agent_loop" in page
+
+
+def test_the_command_line_reads_the_run(smoke_run):
+    for words, shown in ((["replay", str(smoke_run)], "0 diverged"), (["heldout", str(smoke_run)], "temperature_1")):
+        result = subprocess.run(
+            [REPOSITORY / ".venv/bin/agent-contracts", *words], capture_output=True, text=True, timeout=300
+        )
+        assert result.returncode == 0, result.stderr
+        assert shown in result.stdout
+
+
+def test_an_exported_checkpoint_is_what_was_served_and_plays(smoke_run, tmp_path):
+    out = tmp_path / "exported"
+    command = [
+        str(REPOSITORY / ".venv/bin/agent-contracts"),
+        "export",
+        str(smoke_run),
+        str(out),
+        "--step",
+        str(NUM_STEPS),
+    ]
+    log = tmp_path / "export.log"
+    assert run_limited(command, 300, log) == 0, read_tail(log)
+    assert "reloaded log probabilities equal the served ones" in read_tail(log)
+    manifest = msgspec.json.decode((out / "manifest.json").read_bytes(), type=PolicyManifest)
+    assert manifest.policy_version == NUM_STEPS
+    assert manifest.weight_checksum is not None
+    play = [command[0], "rollout", "--task", "train:0", "--n", "2", "--model", str(out)]
+    play += ["--tokenizer", str(policy_folder(smoke_run) / "tokenizer")]
+    assert run_limited(play, 300, log) == 0, read_tail(log)
+    assert "of 2 succeeded" in read_tail(log)
+
+
+def test_a_resumed_run_goes_on_with_the_next_step_and_the_next_prompts(smoke_run, played, logs):
+    """Last on purpose: it adds a step to the shared run."""
+    log = logs / "resume.log"
+    command = ["bash", "scripts/resume.sh", str(smoke_run), f"trainer.total_training_steps={NUM_STEPS + 1}"]
+    command += ["trainer.val_before_train=false", "trainer.test_freq=-1"]
+    assert run_limited(command, 600, log) == 2, "an experiment that differs must be refused"
+    assert "resume would change trainer.test_freq" in read_tail(log, 80)
+    command = command[:4]
+    assert run_limited(command, 600, log) == 0, read_tail(log)
+    resumed = [json.loads(line) for line in (smoke_run / "metrics.1.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in resumed if "actor/grad_norm" in entry["data"]] == [NUM_STEPS + 1]
+    assert len((smoke_run / "metrics.jsonl").read_text().splitlines()) > 0
+    seen = {turns[0].episode.task_id for turns in trained(played)}
+    new = [turns for turns in trained(episodes(smoke_run)) if turns[0].episode.trainer_step == NUM_STEPS + 1]
+    assert len(new) == TASKS_PER_BATCH * GROUP_SIZE
+    assert not seen & {turns[0].episode.task_id for turns in new}
+    assert {record.behavior_policy_version for turns in new for record in turns} == {NUM_STEPS}
+
+
+def test_no_process_of_a_run_is_left(smoke_run):
+    left = []
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        words = " ".join(process.info["cmdline"] or [])
+        if str(smoke_run) in words and process.pid != os.getpid():
+            left.append(words[:200])
+    assert left == []
