@@ -16,14 +16,14 @@ DATA=${DATA:-$CACHE/data/$TASKS-seed$SEED}
 RUN=${RUN:-runs/smoke/$(date -u +%Y%m%dT%H%M%S)}
 
 bash scripts/setup.sh
-.venv/bin/python data_preprocess/terminal_tasks.py "tasks=$TASKS" --seed "$SEED" --out "$DATA"
+.venv/bin/python data_preprocess/terminal_tasks.py --tasks "$TASKS" --seed "$SEED" --out "$DATA"
 bash scripts/cold_start.sh
 POLICY=$(.venv/bin/agent-contracts policy)
 
 overrides=(
     contract.run.experiment=smoke
-    actor_rollout_ref.model.path="$PWD/$POLICY/model"
-    actor_rollout_ref.model.tokenizer_path="$PWD/$POLICY/tokenizer"
+    actor_rollout_ref.model.path="$POLICY/model"
+    actor_rollout_ref.model.tokenizer_path="$POLICY/tokenizer"
     data.train_files="$PWD/$DATA/train.parquet"
     data.val_files="$PWD/$DATA/heldout.parquet"
     trainer.total_training_steps="$STEPS"

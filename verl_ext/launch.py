@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_module
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from recipe.agent_contracts.canonical import sha256_json
 from recipe.agent_contracts.config import bindings, preflight, renamed
@@ -93,9 +95,8 @@ def plain(config: DictConfig) -> dict[str, Any]:
 
 
 def run(config: DictConfig) -> None:
-    """Preregister the experiment and train. Returns when verl's trainer is done."""
+    """Train. Returns when verl's trainer is done; the experiment is preregistered by then."""
     folder = Path(config.contract.run.folder)
-    preregister(config, folder)
     environment = process_environment(folder)
     os.environ.update(environment)
     with open_dict(config):
@@ -194,18 +195,23 @@ def _check_prompts(config: DictConfig) -> None:
         preflight.check_prompt_lengths(Path(path), config.data.max_prompt_length, count_tokens)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Command line. Exit code 2 for a configuration that is refused."""
+def main(arguments: list[str] | None = None) -> int:
+    """Command line. Returns 2 for a run that is refused, with the reason on stderr."""
     words = sys.argv[1:] if arguments is None else arguments
-    dry_run = "--dry-run" in words
-    config = compose_config([word for word in words if word != "--dry-run"])
-    if dry_run:
-        bindings.check(plain(config))
-        print(f"configuration is consistent; the run would be in {config.contract.run.folder}")
-        return
-    check(config)
+    try:
+        config = compose_config([word for word in words if word != "--dry-run"])
+        if "--dry-run" in words:
+            bindings.check(plain(config))
+            print(f"configuration is consistent; the run would be in {config.contract.run.folder}")
+            return 0
+        check(config)
+        preregister(config, Path(config.contract.run.folder))
+    except (ConfigContradiction, ContractViolation, HydraException, OmegaConfBaseException) as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return 2
     run(config)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

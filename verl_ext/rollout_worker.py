@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import hydra.utils
 import ray
-from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
+from verl.experimental.agent_loop.agent_loop import (
+    AgentLoopBase,
+    AgentLoopOutput,
+    DictConfigWrap,
+    ToolListWrap,
+    _agent_loop_registry,
+)
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
+from verl.utils.rollout_trace import rollout_trace_attr
 
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.episode import Episode
@@ -45,28 +53,58 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
         super().__init__(*args, **kwargs)
         self._recorder = EpisodeRecorder(self.config, self.tokenizer)
         self._traced: tuple[int, set[str]] = (-1, set())
+        self._loops: dict[str, Any] = {}
 
     async def _run_agent_loop(
         self, sampling_params: dict[str, Any], trajectory: dict[str, Any], *, agent_name: str, **kwargs: Any
     ) -> None:
+        """verl's method with the sampler of greedy held-out rows, tracing, and the loop's class resolved only once."""
+        kwargs.pop("trace", None)
         params = dict(sampling_params)
         if trajectory["validate"] and kwargs["extra_info"].get("decoding") == "greedy":
             apply_greedy_sampling_params(params)
-        kwargs["trace"] = self._is_traced(trajectory["step"], kwargs["uid"])
-        kwargs["sampling_params_used"] = params
-        labelled = {**trajectory, "rollout_n": kwargs["session_id"]}
-        await super()._run_agent_loop(params, labelled, agent_name=agent_name, **kwargs)
+        with rollout_trace_attr(
+            step=trajectory["step"],
+            sample_index=trajectory["sample_index"],
+            rollout_n=kwargs["session_id"],
+            validate=trajectory["validate"],
+            name="agent_loop",
+            trace=self._is_traced(trajectory["step"], kwargs["uid"]),
+        ):
+            output = await self._new_loop(agent_name).run(params, **kwargs)
+            await self._hand_over(output, trajectory["validate"], params, kwargs)
 
-    async def _agent_loop_postprocess(self, output: AgentLoopOutput, validate: bool, **kwargs: Any) -> None:
+    def _new_loop(self, agent_name: str) -> AgentLoopBase:
+        if agent_name not in self._loops:
+            registered = _agent_loop_registry[agent_name]
+            self._loops[agent_name] = hydra.utils.instantiate(registered, _partial_=True)
+        return self._loops[agent_name](
+            trainer_config=DictConfigWrap(self.config),
+            server_manager=self.llm_client,
+            tokenizer=self.tokenizer,
+            processor=self.processor,
+            hf_model_type=self.hf_model_type,
+            dataset_cls=self.dataset_cls,
+            data_config=DictConfigWrap(self.config.data),
+            tools=ToolListWrap(self.tools),
+        )
+
+    async def _hand_over(
+        self, output: AgentLoopOutput, validate: bool, sampling_params: dict[str, Any], row: dict[str, Any]
+    ) -> None:
+        """Verify, record, then give the row to TransferQueue.
+
+        Raises:
+            CensoredEpisode, VerifierFailure, InvalidMeasurement: after the record was written; verl fails the group.
+        """
         episode = output.extra_fields.pop(agent_loop.EPISODE)
-        sampling_params = kwargs.pop("sampling_params_used")
         final_state = episode.env.export_state()
-        identity = self._recorder.identity(episode, kwargs, validate)
+        identity = self._recorder.identity(episode, row, validate)
         if episode.termination.is_outcome:
             output.extra_fields["final_state"] = final_state.decode()
             try:
                 with tracing.span("verification", "EVALUATOR", task_id=identity.task_id) as span:
-                    await self._compute_score([output], kwargs=kwargs)
+                    await self._compute_score([output], kwargs=row)
                     span.outputs(**output.extra_fields["reward_extra_info"])
             except Exception as error:
                 episode.error = f"{type(error).__name__}: {error}"
@@ -79,7 +117,7 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
         if reward is None:
             raise CensoredEpisode("transition.termination", "an outcome", episode.termination, identity.trajectory_id)
         output.extra_fields["termination"] = str(episode.termination)
-        await super()._agent_loop_postprocess(output, validate, **kwargs)
+        await self._agent_loop_postprocess(output, validate, **row)
 
     def _summarise(self, episode: Episode, identity: EpisodeIdentity, output: AgentLoopOutput) -> None:
         reward = output.extra_fields.get("reward_extra_info")

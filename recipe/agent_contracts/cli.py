@@ -135,17 +135,32 @@ def export(
         )
 
 
+@app.command()
+def policy() -> None:
+    """Print the folder of the cold-started policy (model/, tokenizer/)."""
+    try:
+        typer.echo(_cold_started().absolute())
+    except FileNotFoundError as error:
+        _fail(str(error), code=1)
+
+
 def _policy_folders(model: Path | None, tokenizer: Path | None) -> tuple[Path, Path]:
     if model is not None:
         if not model.is_dir():
             raise FileNotFoundError(f"--model {model} is not a folder")
         return model, tokenizer or model
-    from recipe.agent_contracts.cold_start.cache import cached_policy
-
-    folder = cached_policy()
-    if folder is None:
-        raise FileNotFoundError("no cold-started policy yet: run bash scripts/cold_start.sh, or give --model")
+    folder = _cold_started()
     return folder / "model", folder / "tokenizer"
+
+
+def _cold_started() -> Path:
+    from recipe.agent_contracts.cold_start.config import ColdStartConfig
+    from recipe.agent_contracts.cold_start.fixture import fixture_folder
+
+    folder = fixture_folder(ColdStartConfig())
+    if not (folder / "report.json").exists():
+        raise FileNotFoundError("no cold-started policy yet: run bash scripts/cold_start.sh, or give --model")
+    return folder
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -68,8 +68,11 @@ def ensure_fixture(config: ColdStartConfig) -> Path:
 
 
 def _build(config: ColdStartConfig, folder: Path) -> None:
+    from transformers.utils import logging
+
     from recipe.agent_contracts.cold_start.train import train
 
+    logging.disable_progress_bar()
     started = time.monotonic(), time.process_time()
     with _Progress(config) as progress:
         model, tokenizer = train(config, progress.report)

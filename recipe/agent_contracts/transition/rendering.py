@@ -6,8 +6,11 @@ sampled. Here the context grows by the engine's ids and by the ids of the new me
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+_MAX_CACHED = 50_000
+_MARK = "the observation's text"
 _BASE = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]
 
 
@@ -25,7 +28,8 @@ class ChatTemplateRenderer:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.end_of_turn_id: int = tokenizer.eos_token_id
-        self._cache: dict[tuple[str, str], list[int]] = {}
+        self._observation_frames: dict[str, tuple[str, str]] = {}
+        self._ids: dict[str, list[int]] = {}
         if tokenizer.eos_token not in self._text(_BASE, [], generation_prompt=False):
             raise ValueError(f"the chat template does not end an assistant turn with {tokenizer.eos_token!r}")
 
@@ -35,17 +39,28 @@ class ChatTemplateRenderer:
 
     def observation(self, text: str, tools: list[dict[str, Any]]) -> list[int]:
         """Ids that follow a sampled turn: everything between its end-of-turn token and the next turn's first token."""
-        before = self._text(_BASE, tools, generation_prompt=False)
-        after = self._text([*_BASE, {"role": "tool", "content": text}], tools, generation_prompt=True)
-        end = before.rindex(self.tokenizer.eos_token) + len(self.tokenizer.eos_token)
-        if after[:end] != before[:end]:
-            raise ValueError("the chat template rewrites earlier turns: appending to a sampled turn is not exact")
-        return self._encode(after[end:])
+        key = json.dumps(tools)
+        if key not in self._observation_frames:
+            self._observation_frames[key] = self._observation_frame(tools)
+        before, after = self._observation_frames[key]
+        return self._encode(before + text + after)
 
     def decode_turn(self, token_ids: list[int]) -> str:
         """Text of a sampled turn without its end-of-turn token."""
         body = token_ids[:-1] if token_ids and token_ids[-1] == self.end_of_turn_id else token_ids
         return str(self.tokenizer.decode(body, skip_special_tokens=False))
+
+    def _observation_frame(self, tools: list[dict[str, Any]]) -> tuple[str, str]:
+        """What the template puts before and after an observation's text."""
+        turn = self._text(_BASE, tools, generation_prompt=False)
+        whole = self._text([*_BASE, {"role": "tool", "content": _MARK}], tools, generation_prompt=True)
+        end = turn.rindex(self.tokenizer.eos_token) + len(self.tokenizer.eos_token)
+        if whole[:end] != turn[:end]:
+            raise ValueError("the chat template rewrites earlier turns: appending to a sampled turn is not exact")
+        before, mark, after = whole[end:].partition(_MARK)
+        if not mark:
+            raise ValueError("the chat template does not render a tool message's content as it is")
+        return before, after
 
     def _text(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], generation_prompt: bool) -> str:
         rendered = self.tokenizer.apply_chat_template(
@@ -54,4 +69,8 @@ class ChatTemplateRenderer:
         return str(rendered)
 
     def _encode(self, text: str) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        if text not in self._ids:
+            if len(self._ids) >= _MAX_CACHED:
+                self._ids.clear()
+            self._ids[text] = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return list(self._ids[text])

@@ -1,6 +1,6 @@
 """Scripted demonstrations of mixed quality: what the cold start imitates.
 
-Most are wrong on purpose, as the logs of a weak agent would be. The policy that imitates them finds the right
+Four in ten are wrong on purpose, as the logs of a weak agent would be. The policy that imitates them finds the right
 behaviour sometimes, which leaves reinforcement learning something to select.
 """
 
@@ -46,14 +46,14 @@ class Demonstration(msgspec.Struct, frozen=True):
 
 
 DEFAULT_MIX: dict[Quality, float] = {
-    Quality.CORRECT: 0.41,
+    Quality.CORRECT: 0.56,
     Quality.RECOVERED: 0.03,
-    Quality.PREMATURE: 0.21,
-    Quality.WRONG_KEY: 0.11,
-    Quality.WRONG_FILE: 0.10,
-    Quality.SKIP_READ: 0.08,
+    Quality.PREMATURE: 0.16,
+    Quality.WRONG_KEY: 0.07,
+    Quality.WRONG_FILE: 0.07,
+    Quality.SKIP_READ: 0.06,
     Quality.MALFORMED: 0.03,
-    Quality.ABSTAIN: 0.03,
+    Quality.ABSTAIN: 0.02,
 }
 LIST_FILES_SHARE = 0.04
 """Share of demonstrations that list the files first, although the prompt names them."""

@@ -42,18 +42,17 @@ HELDOUT_FAMILIES: frozenset[Family] = frozenset(
         Family("copy", "json", "ini"),
         Family("set", "csv", "csv"),
         Family("extract", "csv", "txt"),
-        Family("cli", "txt", "csv"),
     }
 )
 
 OPERATION_WEIGHTS: dict[str, float] = {
-    "set": 1.0,
+    "set": 1.2,
     "copy": 1.2,
-    "repair": 1.0,
-    "drop": 0.7,
-    "extract": 1.0,
-    "schema": 0.5,
-    "cli": 0.8,
+    "repair": 0.9,
+    "drop": 0.6,
+    "extract": 1.1,
+    "schema": 0.4,
+    "cli": 0.6,
 }
 """Relative frequency of the operations. Formats are uniform within an operation."""
 

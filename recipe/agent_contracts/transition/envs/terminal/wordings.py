@@ -114,6 +114,13 @@ _OTHER_PHRASES: dict[str, tuple[str, ...]] = {
         "{file}: the {key} must be {value}.",
         "In {file}, the {key} should be {value}.",
         "{file} has a wrong {key}; the right one is {value}.",
+        "{value} is right for the {key} in {file}.",
+        "The right {key} of {file} is {value}.",
+        "{file} has {key}: make it {value}.",
+        "Make the {key} of {file} {value}.",
+        "In {file}, make {key} {value}.",
+        "{file} should use {value} as {key}.",
+        "For the {key} of {file}, take {value}.",
     ),
     "copy": (
         "Take {key} from {source} and put it in {file}.",
@@ -125,6 +132,10 @@ _OTHER_PHRASES: dict[str, tuple[str, ...]] = {
         "Put the value of {key} from {source} in {file}.",
         "{source} has the right {key}; {file} is wrong.",
         "{file} must have the same {key} as {source}.",
+        "The {key} in {source} is right; {file} should have the same.",
+        "Make {key} in {file} the same as in {source}.",
+        "{key} in {file} should be what {source} has.",
+        "{key} in {file} is wrong; {source} has the right one.",
     ),
     "repair": ("{file} is wrong; make it valid.",),
     "drop": ("{file} should not have {key}.", "{file}: it should not have {key}."),
@@ -133,6 +144,11 @@ _OTHER_PHRASES: dict[str, tuple[str, ...]] = {
         "Update {file}: it must have the {key} value of {source}.",
         "Update {file} with the value on the {key} line in {source}.",
         "{file} must be what {source} has on the {key} line.",
+        "{file} should be the {key} value of {source}.",
+        "From {source}, take only {key} and put it in {file}.",
+        "Make {file} the {key} value from {source}.",
+        "What {source} has as {key} should be in {file}.",
+        "The value of {file} is the {key} in {source}.",
     ),
     "schema": ("Make {file} match the schema {source}.", "{file} must be valid for the schema {source}."),
     "cli": (
@@ -140,6 +156,7 @@ _OTHER_PHRASES: dict[str, tuple[str, ...]] = {
         "{file} must have what the command output {source} has.",
         "{file} should have the same entries as {source}.",
         "Make {file} with all entries of {source}.",
+        "The entries of {source} must be in {file}.",
     ),
 }
 
@@ -159,11 +176,6 @@ _KNOWN_STYLE: dict[str, tuple[str, ...]] = {
         "Put the {key} value of {source} in {file}.",
         "Update {file} with the {key} value in {source}.",
     ),
-    "cli": (
-        "Convert the output {source} into {file}.",
-        "Turn the entries of {source} into {file}.",
-        "{file} must have the entries of {source}.",
-    ),
 }
 
 _UNSEEN_WORDING: dict[str, tuple[str, ...]] = {
@@ -181,11 +193,6 @@ _UNSEEN_WORDING: dict[str, tuple[str, ...]] = {
         "In {source}, find {key}: it is the value for {file}.",
         "Make {file} only the value {source} has for {key}.",
         "Find only the {source} {key} for {file}.",
-    ),
-    "cli": (
-        "{source} is output of a command; make {file} have all of it.",
-        "Make {file} the same as {source}.",
-        "All entries in {source} must be in {file}.",
     ),
 }
 

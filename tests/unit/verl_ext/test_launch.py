@@ -1,0 +1,77 @@
+"""The launcher: what is refused before a process starts, and what a resumed run may change."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
+from verl_ext import launch
+
+PATHS = [
+    "actor_rollout_ref.model.path=m",
+    "actor_rollout_ref.model.tokenizer_path=t",
+    "data.train_files=a",
+    "data.val_files=b",
+]
+
+
+def test_the_cpu_platform_is_the_default_on_a_cpu_stack():
+    assert launch.compose_config(PATHS).trainer.device == "cpu"
+    assert launch.compose_config([*PATHS, "platform=gpu"]).trainer.device == "cuda"
+
+
+def test_a_dry_run_checks_the_configuration_and_starts_nothing(capsys):
+    launch.main(["--dry-run", *PATHS])
+    assert "configuration is consistent" in capsys.readouterr().out
+
+
+def test_a_contradiction_is_refused_with_both_keys_named(capsys):
+    assert launch.main([*PATHS, "actor_rollout_ref.rollout.n=4"]) == 2
+    refused = capsys.readouterr().err
+    assert "contract.rollout.group_size" in refused
+    assert "actor_rollout_ref.rollout.n" in refused
+
+
+def test_a_model_path_that_does_not_exist_is_refused(capsys):
+    assert launch.main(PATHS) == 2
+    assert "preflight.model" in capsys.readouterr().err
+
+
+def test_a_key_that_verl_does_not_know_is_refused(capsys):
+    assert launch.main([*PATHS, "actor_rollout_ref.rollout.group=8"]) == 2
+    assert "group" in capsys.readouterr().err
+
+
+def test_the_experiment_is_written_once_and_a_resumed_run_may_only_go_on(tmp_path):
+    config = launch.compose_config([*PATHS, f"contract.run.folder={tmp_path}"])
+    launch.preregister(config, tmp_path)
+    written = (tmp_path / "experiment.yaml").read_bytes()
+    config.trainer.resume_mode = "auto"
+    config.trainer.total_training_steps = 99
+    launch.preregister(config, tmp_path)
+    assert (tmp_path / "experiment.yaml").read_bytes() == written
+    config.contract["update"].kl_beta = 0.5
+    with pytest.raises(ConfigContradiction, match="kl_beta from"):
+        launch.preregister(config, tmp_path)
+
+
+def test_a_users_environment_wins_and_their_modules_come_after_ours(monkeypatch, tmp_path):
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "my_tools")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    environment = launch.process_environment(tmp_path)
+    assert environment["VERL_USE_EXTERNAL_MODULES"] == "verl_ext.plugin,my_tools"
+    assert environment["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:5000"
+
+
+@pytest.mark.parametrize("lines", ["", '{"step": 2, "data": {}}\n'])
+def test_a_run_that_ends_without_its_last_step_is_an_error(monkeypatch, tmp_path, lines):
+    """Case H08: a resumed run whose loader is exhausted exits at once, clean, with no new step."""
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text(lines)
+    monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(metrics))
+    with pytest.raises(ContractViolation, match="3 optimizer steps"):
+        launch._require_all_steps(tmp_path, 3)
+
+
+def test_composed_values_survive_the_trip_through_plain_containers():
+    config = launch.compose_config(PATHS)
+    assert OmegaConf.create(launch.plain(config)).contract.rollout.group_size == 8

@@ -1,0 +1,138 @@
+"""A recorded episode replays; a record that was changed diverges at the field that was changed."""
+
+import json
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from recipe.agent_contracts.cold_start.tokenizer import build_tokenizer
+from recipe.agent_contracts.policy.manifest import PolicyManifest
+from recipe.agent_contracts.transition.actions import HermesParser
+from recipe.agent_contracts.transition.envs.terminal.dataset import row, train_scenarios
+from recipe.agent_contracts.transition.envs.terminal.demonstrations import Quality, demonstrate
+from recipe.agent_contracts.transition.envs.terminal.env import open_task
+from recipe.agent_contracts.transition.episode import Episode
+from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
+from recipe.agent_contracts.transition.replay import Replayer
+from recipe.agent_contracts.transition.termination import Termination
+from recipe.agent_contracts.transition.trajectory import episodes
+from recipe.agent_contracts.verification.terminal import TerminalVerifier
+from tests.support import limits
+from verl_ext.recorder import EpisodeRecorder
+
+SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_tokenizer()
+
+
+@pytest.fixture
+def recorder(tmp_path, tokenizer):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"weights")
+    rollout = SimpleNamespace(name="vllm", quantization=None, logprobs_mode="processed_logprobs")
+    model = SimpleNamespace(path=str(tmp_path / "model"))
+    config = SimpleNamespace(
+        contract=SimpleNamespace(run=SimpleNamespace(folder=str(tmp_path / "run"))),
+        actor_rollout_ref=SimpleNamespace(rollout=rollout, model=model),
+    )
+    return EpisodeRecorder(config, tokenizer)
+
+
+def play(recorder, tokenizer, quality, version=0):
+    import random
+
+    scenario = train_scenarios(1, seed=3)[0]
+    data = {**row(scenario, 0, "temperature_1"), "uid": "u", "session_id": version, "global_steps": 1}
+    env, task = open_task(data["extra_info"]["task"])
+    renderer = ChatTemplateRenderer(tokenizer)
+    episode = Episode(env, task.task_id, task.seed, data["prompt"], renderer, HermesParser(), limits())
+    for text in demonstrate(scenario, random.Random(0), {quality: 1.0}).turns:
+        ids = renderer._encode(text + "<|im_end|>")
+        episode.stepped(env.step(episode.sampled(ids, [-0.5] * len(ids), version)))
+    state = env.export_state()
+    score = TerminalVerifier().score(json.loads(data["reward_model"]["ground_truth"]), state)
+    identity = recorder.identity(episode, data, validate=False)
+    recorder.write(episode, identity, SAMPLING, state, msgspec.to_builtins(score))
+    return score
+
+
+@pytest.mark.parametrize("quality", list(Quality))
+def test_a_recorded_episode_replays_exactly(recorder, tokenizer, quality):
+    score = play(recorder, tokenizer, quality)
+    assert bool(score.task_success) is quality.succeeds
+    replayer = Replayer(recorder.run)
+    assert [divergence for _, divergence in replayer.replay_run()] == [None]
+    replayer.close()
+
+
+@pytest.mark.parametrize(
+    ("turn", "changes"),
+    [
+        (0, {"observation": "another file"}),
+        (0, {"state_after": "sha256:0"}),
+        (-1, {"reward_components": {"task_success": 0.0}}),
+        (-1, {"final_state_hash": "sha256:0"}),
+        (0, {"base_snapshot_id": "sha256:0"}),
+    ],
+)
+def test_a_changed_record_diverges_at_what_was_changed(recorder, tokenizer, turn, changes):
+    play(recorder, tokenizer, Quality.CORRECT)
+    turns = next(episodes(recorder.run))
+    turns[turn] = msgspec.structs.replace(turns[turn], **changes)
+    replayer = Replayer(recorder.run)
+    assert replayer.replay(turns).field == next(iter(changes))
+    replayer.close()
+
+
+def test_version_0_has_the_checksum_of_the_loaded_files_and_later_ones_say_null(recorder, tokenizer):
+    play(recorder, tokenizer, Quality.CORRECT, version=0)
+    play(recorder, tokenizer, Quality.CORRECT, version=1)
+    first, second = episodes_by_version(recorder.run)
+    assert first.behavior_weight_checksum is not None
+    assert second.behavior_weight_checksum is None
+    manifests = [
+        msgspec.json.decode(path.read_bytes(), type=PolicyManifest)
+        for path in (recorder.run / "manifests").glob("*.json")
+    ]
+    assert len(manifests) == 2
+    assert len({manifest.scaffold_hash for manifest in manifests}) == 1
+
+
+def episodes_by_version(run):
+    records = [record for turns in episodes(run) for record in turns[:1]]
+    return sorted(records, key=lambda record: record.behavior_policy_version)
+
+
+def test_an_episode_that_failed_before_its_first_token_is_recorded_with_its_error(recorder, tokenizer):
+    scenario = train_scenarios(1, seed=3)[0]
+    data = {**row(scenario, 0, "temperature_1"), "uid": "u", "session_id": 0, "global_steps": 1}
+    env, task = open_task(data["extra_info"]["task"])
+    renderer = ChatTemplateRenderer(tokenizer)
+    episode = Episode(env, task.task_id, task.seed, data["prompt"], renderer, HermesParser(), limits())
+    episode.abort(Termination.INFRA_ABORT, "engine is gone")
+    recorder.write(episode, recorder.identity(episode, data, True), SAMPLING, env.export_state(), None)
+    (record,) = next(episodes(recorder.run))
+    assert record.error == "engine is gone"
+    assert record.termination_reason is Termination.INFRA_ABORT
+    assert record.reward_components is None
+    assert record.action_token_ids == []
+
+
+def test_a_tempered_sampler_has_no_raw_log_probabilities(recorder, tokenizer):
+    SAMPLING_GREEDY = {**SAMPLING, "temperature": 0}
+    scenario = train_scenarios(1, seed=3)[0]
+    data = {**row(scenario, 0, "greedy"), "uid": "u", "session_id": 0, "global_steps": 1}
+    env, task = open_task(data["extra_info"]["task"])
+    renderer = ChatTemplateRenderer(tokenizer)
+    episode = Episode(env, task.task_id, task.seed, data["prompt"], renderer, HermesParser(), limits())
+    ids = renderer._encode("x<|im_end|>")
+    episode.stepped(env.step(episode.sampled(ids, [-0.5] * len(ids), 0)))
+    episode.abort(Termination.SCHEDULER_CANCEL, "stop")
+    recorder.write(episode, recorder.identity(episode, data, True), SAMPLING_GREEDY, env.export_state(), None)
+    (record,) = next(episodes(recorder.run))
+    assert record.raw_model_logprobs is None
+    assert record.sampler_config == {"temperature": 0.0, "top_p": 1.0, "top_k": None}
