@@ -36,8 +36,6 @@ PROCESS_ENVIRONMENT = {
     "RAY_DEDUP_LOGS": "0",
     # A leftover cluster file in Ray's temporary folder would make ray.init join a cluster that is gone.
     "RAY_ADDRESS": "local",
-    # verl turns on asynchronous export, which leaves traces without a root span.
-    "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "false",
 }
 MAY_CHANGE_ON_RESUME = ("trainer.resume_mode", "trainer.total_training_steps", "ray_kwargs")
 CPU_ENVIRONMENT = {
@@ -104,9 +102,11 @@ def run(config: DictConfig) -> None:
         config.ray_kwargs.ray_init.runtime_env.env_vars = environment
 
     import ray
-    from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
+    from verl.trainer.main_ppo import run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
+
+    from verl_ext.task_runner import ContractTaskRunner
 
     if config.actor_rollout_ref.rollout.trace.backend == "mlflow":
         tracing.create_experiment(
@@ -117,7 +117,7 @@ def run(config: DictConfig) -> None:
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as ray_folder:
         os.environ.setdefault("RAY_TMPDIR", ray_folder)
         try:
-            run_ppo(config, task_runner_class=TaskRunnerV1)
+            run_ppo(config, task_runner_class=ray.remote(ContractTaskRunner))
         finally:
             ray.shutdown()
     _require_all_steps(folder, config.trainer.total_training_steps)

@@ -7,6 +7,7 @@ discards the whole group. Greedy held-out rows and tracing are decided here, sin
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import hydra.utils
@@ -134,6 +135,10 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
             },
         )
 
+    async def flush(self) -> None:
+        """Write the traces that are still queued."""
+        await asyncio.to_thread(tracing.flush)
+
     def _is_traced(self, step: int, uid: str) -> bool:
         """The first few prompts of each step, all their siblings (`rollout.trace.max_samples_per_step_per_worker`)."""
         trace = self.rollout_config.trace
@@ -154,3 +159,7 @@ class ContractAgentLoopManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = ray.remote(ContractAgentLoopWorkerImpl)
+
+    def flush(self) -> None:
+        """Wait until every worker has written its traces: verl exports them in the background."""
+        ray.get([worker.flush.remote() for worker in self.agent_loop_workers])

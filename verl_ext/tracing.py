@@ -62,3 +62,11 @@ def create_experiment(tracking_uri: str, name: str, artifacts: str) -> None:
     client = mlflow.MlflowClient(tracking_uri)
     if client.get_experiment_by_name(name) is None:
         client.create_experiment(name, artifact_location=artifacts)
+
+
+def flush() -> None:
+    """Wait for the background export. Without it the last traces of a process would lack their root span."""
+    if RolloutTraceConfig.get_backend() == "mlflow":
+        import mlflow
+
+        mlflow.flush_trace_async_logging()

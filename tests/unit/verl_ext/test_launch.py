@@ -50,7 +50,7 @@ def test_the_experiment_is_written_once_and_a_resumed_run_may_only_go_on(tmp_pat
     launch.preregister(config, tmp_path)
     assert (tmp_path / "experiment.yaml").read_bytes() == written
     config.contract["update"].kl_beta = 0.5
-    with pytest.raises(ConfigContradiction, match="from 0.02 to 0.5"):
+    with pytest.raises(ConfigContradiction, match=r"from 0\.02 to 0\.5"):
         launch.preregister(config, tmp_path)
 
 
