@@ -2,11 +2,11 @@
 # Trains the policy that reinforcement learning starts from, from nothing, and caches it.
 #
 # Hardware:     2 cores, 3 GB of memory, no GPU.
-# Time:         about 7 minutes; seconds when the cache holds it.
+# Time:         about 10 minutes (780 CPU-seconds); seconds when the cache holds it.
 # You will see: a progress bar with the loss, held-out success at temperature 1 and greedy with counts, and last the
 #               folder (model/, tokenizer/, report.json) and the digest of the checkpoint.
 #
-# Usage: bash scripts/cold_start.sh
+# Usage: bash scripts/cold_start.sh [--imitation-steps 1800]
 #        AGENT_CONTRACTS_CACHE=/data/cache bash scripts/cold_start.sh      another cache than .cache
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,4 +16,4 @@ export AGENT_CONTRACTS_CACHE=${AGENT_CONTRACTS_CACHE:-.cache}
 # Beside any other load, two threads that spin at barriers wait for each other: ten times slower.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}
 
-exec "$VENV/bin/python" -m recipe.agent_contracts.cold_start.fixture
+exec "$VENV/bin/python" -m recipe.agent_contracts.cold_start.fixture "$@"

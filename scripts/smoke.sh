@@ -11,14 +11,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 STEPS=${STEPS:-40}
 SEED=${SEED:-1}
 TASKS=${TASKS:-smoke}
+COLD_START_STEPS=${COLD_START_STEPS:-1800}    # fewer give a weaker policy sooner: for tests of the loop
 CACHE=${AGENT_CONTRACTS_CACHE:-.cache}
 DATA=${DATA:-$CACHE/data/$TASKS-seed$SEED}
 RUN=${RUN:-runs/smoke/$(date -u +%Y%m%dT%H%M%S)}
 
 bash scripts/setup.sh
 .venv/bin/python data_preprocess/terminal_tasks.py --tasks "$TASKS" --seed "$SEED" --out "$DATA"
-bash scripts/cold_start.sh
-POLICY=$(.venv/bin/agent-contracts policy)
+bash scripts/cold_start.sh --imitation-steps "$COLD_START_STEPS"
+POLICY=$(.venv/bin/agent-contracts policy --imitation-steps "$COLD_START_STEPS")
 
 overrides=(
     contract.run.experiment=smoke

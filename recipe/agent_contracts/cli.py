@@ -136,10 +136,12 @@ def export(
 
 
 @app.command()
-def policy() -> None:
+def policy(
+    imitation_steps: Annotated[int | None, typer.Option(help="As given to scripts/cold_start.sh")] = None,
+) -> None:
     """Print the folder of the cold-started policy (model/, tokenizer/)."""
     try:
-        typer.echo(_cold_started().absolute())
+        typer.echo(_cold_started(imitation_steps).absolute())
     except FileNotFoundError as error:
         _fail(str(error), code=1)
 
@@ -153,11 +155,12 @@ def _policy_folders(model: Path | None, tokenizer: Path | None) -> tuple[Path, P
     return folder / "model", folder / "tokenizer"
 
 
-def _cold_started() -> Path:
+def _cold_started(imitation_steps: int | None = None) -> Path:
     from recipe.agent_contracts.cold_start.config import ColdStartConfig
     from recipe.agent_contracts.cold_start.fixture import fixture_folder
 
-    folder = fixture_folder(ColdStartConfig())
+    config = ColdStartConfig() if imitation_steps is None else ColdStartConfig(imitation_steps=imitation_steps)
+    folder = fixture_folder(config)
     if not (folder / "report.json").exists():
         raise FileNotFoundError("no cold-started policy yet: run bash scripts/cold_start.sh, or give --model")
     return folder

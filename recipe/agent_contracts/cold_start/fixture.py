@@ -7,6 +7,7 @@ and the tokenizer lie in two folders, because AutoTokenizer replaces a custom pr
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import importlib.metadata
 import json
@@ -157,7 +158,10 @@ class _Progress:
 
 def main() -> None:
     """Make the fixture if needed and print where it is and what it can do."""
-    folder = ensure_fixture(ColdStartConfig())
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--imitation-steps", type=int, default=ColdStartConfig().imitation_steps)
+    config = ColdStartConfig(imitation_steps=parser.parse_args().imitation_steps)
+    folder = ensure_fixture(config)
     report = json.loads((folder / "report.json").read_text())
     for decoding, halves in report["heldout"].items():
         for half, count in halves.items():

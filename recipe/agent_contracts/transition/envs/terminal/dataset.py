@@ -12,7 +12,12 @@ from typing import Any
 
 import msgspec
 
-from recipe.agent_contracts.transition.envs.terminal.generator import Scenario, scenarios
+from recipe.agent_contracts.transition.envs.terminal.generator import (
+    STEP_BUDGET,
+    TOKEN_BUDGET,
+    Scenario,
+    scenarios,
+)
 from recipe.agent_contracts.transition.envs.terminal.task import HELDOUT_SPLITS, messages, to_json
 
 SIZES: dict[str, tuple[int, int]] = {"article": (48, 16), "smoke": (640, 200)}
@@ -20,6 +25,13 @@ SIZES: dict[str, tuple[int, int]] = {"article": (48, 16), "smoke": (640, 200)}
 ATTEMPTS: dict[str, int] = {"temperature_1": 3, "greedy": 1}
 """Held-out attempts a task, by decoding."""
 AGENT_NAME = "contract_agent"
+
+
+class Budgets(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a task that depends on how large the model's turns are."""
+
+    step_budget: int = STEP_BUDGET
+    token_budget: int = TOKEN_BUDGET
 
 
 class DatasetSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,15 +52,18 @@ def heldout_scenarios(count: int, seed: int) -> list[Scenario]:
     return [next(streams[index % len(streams)]) for index in range(count)]
 
 
-def row(scenario: Scenario, index: int, decoding: str) -> dict[str, Any]:
+def row(scenario: Scenario, index: int, decoding: str, budgets: Budgets | None = None) -> dict[str, Any]:
     """One row in the trainer's schema.
 
     Args:
         scenario: The task.
         index: Position of the row in its file.
         decoding: `temperature_1` or `greedy`.
+        budgets: Replace the generator's, which are made for the small cold-started policy.
     """
     task = scenario.task
+    if budgets is not None:
+        task = msgspec.structs.replace(task, **msgspec.structs.asdict(budgets))
     return {
         "data_source": f"terminal/{task.split}",
         "agent_name": AGENT_NAME,
@@ -68,21 +83,22 @@ def row(scenario: Scenario, index: int, decoding: str) -> dict[str, Any]:
     }
 
 
-def train_rows(count: int, seed: int) -> list[dict[str, Any]]:
+def train_rows(count: int, seed: int, budgets: Budgets | None = None) -> list[dict[str, Any]]:
     """Rows of the training file. How many siblings a group has is the experiment's decision, so no row says it."""
-    return [row(scenario, index, "temperature_1") for index, scenario in enumerate(train_scenarios(count, seed))]
+    chosen = train_scenarios(count, seed)
+    return [row(scenario, index, "temperature_1", budgets) for index, scenario in enumerate(chosen)]
 
 
-def heldout_rows(count: int, seed: int) -> list[dict[str, Any]]:
+def heldout_rows(count: int, seed: int, budgets: Budgets | None = None) -> list[dict[str, Any]]:
     """Rows of the held-out file: each task once for each decoding, with its own number of attempts."""
     plans = [(task, decoding) for task in heldout_scenarios(count, seed) for decoding in ATTEMPTS]
     return [
-        {**row(scenario, index, decoding), "__rollout_n__": ATTEMPTS[decoding]}
+        {**row(scenario, index, decoding, budgets), "__rollout_n__": ATTEMPTS[decoding]}
         for index, (scenario, decoding) in enumerate(plans)
     ]
 
 
-def write_dataset(folder: Path, size: DatasetSize, seed: int) -> tuple[Path, Path]:
+def write_dataset(folder: Path, size: DatasetSize, seed: int, budgets: Budgets | None = None) -> tuple[Path, Path]:
     """Write `train.parquet` and `heldout.parquet`. The same arguments give identical bytes.
 
     Returns:
@@ -98,6 +114,7 @@ def write_dataset(folder: Path, size: DatasetSize, seed: int) -> tuple[Path, Pat
         raise ValueError(f"num_train and num_heldout must be positive, found {size}")
     folder.mkdir(parents=True, exist_ok=True)
     paths = folder / "train.parquet", folder / "heldout.parquet"
-    for path, rows in zip(paths, (train_rows(size.num_train, seed), heldout_rows(size.num_heldout, seed)), strict=True):
+    tables = train_rows(size.num_train, seed, budgets), heldout_rows(size.num_heldout, seed, budgets)
+    for path, rows in zip(paths, tables, strict=True):
         pq.write_table(pa.Table.from_pylist(rows), path)
     return paths
