@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -11,7 +12,8 @@ from rich.console import Console
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-console = Console(highlight=False)
+# Redirected output keeps its columns instead of being squeezed into 80 characters.
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
 
 RunFolder = Annotated[Path, typer.Argument(help="Run folder: runs/<experiment>/<run id>", exists=True, file_okay=False)]
 

@@ -1,7 +1,7 @@
 """Exports a checkpoint as a Hugging Face folder and proves that it is the policy that was served.
 
-verl's own merger joins the shards. The proof recomputes log probabilities of recorded turns that the engine sampled
-with these very weights, and compares them with what the engine reported.
+The shards are joined in the precision they were trained in. The proof recomputes log probabilities of recorded turns
+that the engine sampled with these very weights, and compares them with what the engine reported.
 """
 
 from __future__ import annotations
@@ -71,6 +71,34 @@ def export(run: Path, step: int, out: Path, merge: bool, dtype: str = "float32")
 
 
 def _merge_shards(checkpoint: Path, target: Path) -> None:
+    ranks = sorted(checkpoint.glob("model_world_size_*_rank_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
+    shards = [torch.load(path, map_location="cpu", weights_only=False) for path in ranks]
+    if any("lora_" in name for name in shards[0]):
+        _merge_with_verl(checkpoint, target)
+        return
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(checkpoint / "huggingface")
+    joined = {name: _join([shard[name] for shard in shards]) for name in shards[0]}
+    dtype = next(iter(joined.values())).dtype
+    model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    model.load_state_dict(joined)
+    shutil.copytree(checkpoint / "huggingface", target)
+    model.save_pretrained(target)
+
+
+def _join(parts: list[torch.Tensor]) -> torch.Tensor:
+    """The whole tensor of its FSDP shards, in its own precision (verl 0.9.1's merger casts to bfloat16)."""
+    first = parts[0]
+    if not hasattr(first, "placements"):
+        return first
+    placement = first.placements[0]
+    locals_: list[torch.Tensor] = [part.to_local() for part in parts]  # type: ignore[attr-defined]
+    return torch.cat(locals_, dim=placement.dim) if placement.is_shard() else locals_[0]
+
+
+def _merge_with_verl(checkpoint: Path, target: Path) -> None:
+    """verl's own merger, which takes LoRA checkpoints apart into base weights (bfloat16) and adapter."""
     command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
     command += ["--local_dir", str(checkpoint), "--target_dir", str(target)]
     result = subprocess.run(command, capture_output=True, text=True)

@@ -9,6 +9,8 @@ import os
 import time
 from typing import Any
 
+from fault_kinds import HANGS, NUM_KINDS, RAISES
+
 from recipe.agent_contracts.domains import DOMAINS, Domain
 from recipe.agent_contracts.transition.actions import Action
 from recipe.agent_contracts.transition.env import Transition
@@ -16,9 +18,6 @@ from recipe.agent_contracts.transition.envs.terminal.env import TerminalEnv, ope
 from recipe.agent_contracts.transition.envs.terminal.task import TerminalTask
 from recipe.agent_contracts.verification.terminal import TerminalVerifier
 from recipe.agent_contracts.verification.verifier import Score
-
-NUM_KINDS = 16
-RAISES, HANGS, VERIFIER_DIES = 1, 2, 3
 
 
 class FaultyEnv(TerminalEnv):

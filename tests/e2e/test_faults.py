@@ -13,7 +13,7 @@ import pytest
 
 from recipe.agent_contracts.transition.envs.terminal.dataset import train_rows
 from recipe.agent_contracts.transition.trajectory import episodes
-from tests.e2e import faulty_domain
+from tests.e2e import fault_kinds
 from tests.e2e.conftest import GROUP_SIZE, REPOSITORY, TASKS_PER_BATCH, policy_folder, read_tail, run_limited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
@@ -26,7 +26,7 @@ def rows():
 
 
 def kind(row) -> int:
-    return row["extra_info"]["seed"] % faulty_domain.NUM_KINDS
+    return row["extra_info"]["seed"] % fault_kinds.NUM_KINDS
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def faulty_run(smoke_run: Path, rows, logs: Path) -> Path:
     data = logs / "faulty.parquet"
     pq.write_table(pa.Table.from_pylist(rows), data)
     run = smoke_run.parent / f"{smoke_run.name}-faulty"
-    dying = [row["extra_info"]["task_id"] for row in rows if kind(row) == faulty_domain.VERIFIER_DIES]
+    dying = [row["extra_info"]["task_id"] for row in rows if kind(row) == fault_kinds.VERIFIER_DIES]
     policy = policy_folder(smoke_run)
     command = [str(REPOSITORY / ".venv/bin/agent-contracts"), "train", "--run", str(run)]
     command += [f"actor_rollout_ref.model.path={policy}/model"]
@@ -59,7 +59,7 @@ def faulty_run(smoke_run: Path, rows, logs: Path) -> Path:
 
 def test_each_fault_has_its_own_code_and_no_reward(faulty_run, rows):
     kinds = {row["extra_info"]["task_id"]: kind(row) for row in rows}
-    expected = {faulty_domain.RAISES: "infra_abort", faulty_domain.HANGS: "tool_timeout"}
+    expected = {fault_kinds.RAISES: "infra_abort", fault_kinds.HANGS: "tool_timeout"}
     seen = Counter()
     for turns in episodes(faulty_run):
         last, fault = turns[-1], kinds[turns[0].episode.task_id]
@@ -68,11 +68,11 @@ def test_each_fault_has_its_own_code_and_no_reward(faulty_run, rows):
             assert last.termination_reason == expected[fault]
             assert last.reward_components is None
             assert last.error
-        elif fault == faulty_domain.VERIFIER_DIES and last.termination_reason.is_outcome:
+        elif fault == fault_kinds.VERIFIER_DIES and last.termination_reason.is_outcome:
             seen[fault] += 1
             assert last.reward_components is None
             assert "ended without a verdict" in last.error
-    assert set(seen) == {faulty_domain.RAISES, faulty_domain.HANGS, faulty_domain.VERIFIER_DIES}
+    assert set(seen) == {fault_kinds.RAISES, fault_kinds.HANGS, fault_kinds.VERIFIER_DIES}
 
 
 def test_the_step_trained_on_complete_groups_and_says_how_many_failed(faulty_run):

@@ -147,7 +147,8 @@ def test_traces_form_a_tree_from_episode_to_verification(smoke_run):
 
 def test_the_trace_ui_shows_the_episodes(smoke_run, logs, chromium):
     page = chromium.open_traces(f"sqlite:///{smoke_run}/mlflow.db", logs / "traces.png")
-    assert "agent_loop" in page
+    assert "agent_finish" in page
+    assert "task_id" in page
 
 
 def test_the_command_line_reads_the_run(smoke_run):
