@@ -14,6 +14,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -76,8 +77,16 @@ def smoke_run(logs: Path) -> Iterator[Path]:
 
 def policy_folder(run: Path) -> Path:
     """The folder with model/ and tokenizer/ that a run started from."""
-    model = yaml.safe_load((run / "experiment.yaml").read_text())["actor_rollout_ref"]["model"]["path"]
-    return Path(model).parent
+    return Path(_experiment(run)["actor_rollout_ref"]["model"]["path"]).parent
+
+
+def heldout_file(run: Path) -> Path:
+    """The held-out tasks of a run."""
+    return Path(_experiment(run)["data"]["val_files"])
+
+
+def _experiment(run: Path) -> dict[str, Any]:
+    return yaml.safe_load((run / "experiment.yaml").read_text())
 
 
 class Chromium:

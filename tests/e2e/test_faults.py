@@ -14,7 +14,15 @@ import pytest
 from recipe.agent_contracts.transition.envs.terminal.dataset import train_rows
 from recipe.agent_contracts.transition.trajectory import episodes
 from tests.e2e import fault_kinds
-from tests.e2e.conftest import GROUP_SIZE, REPOSITORY, TASKS_PER_BATCH, policy_folder, read_tail, run_limited
+from tests.e2e.conftest import (
+    GROUP_SIZE,
+    REPOSITORY,
+    TASKS_PER_BATCH,
+    heldout_file,
+    policy_folder,
+    read_tail,
+    run_limited,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
@@ -39,8 +47,7 @@ def faulty_run(smoke_run: Path, rows, logs: Path) -> Path:
     command = [str(REPOSITORY / ".venv/bin/agent-contracts"), "train", "--run", str(run)]
     command += [f"actor_rollout_ref.model.path={policy}/model"]
     command += [f"actor_rollout_ref.model.tokenizer_path={policy}/tokenizer"]
-    command += [f"data.train_files={data}", f"data.val_files={data}"]
-    command += ["contract.evaluation.template_disjoint=false", "contract.evaluation.environment_family_disjoint=false"]
+    command += [f"data.train_files={data}", f"data.val_files={heldout_file(smoke_run)}"]
     command += ["trainer.total_training_steps=1", "trainer.val_before_train=false", "trainer.test_freq=-1"]
     command += ["trainer.save_freq=-1", "contract.environment.tool_timeout_seconds=0.5"]
     log = logs / "faulty.log"

@@ -63,3 +63,15 @@ def test_the_cpu_platform_is_inert_beside_an_accelerator_build(monkeypatch, acce
     assert not platform_cpu.PlatformCPU().is_available()
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda *args, **kwargs: None)
     plugin.assert_registered()
+
+
+@pytest.mark.parametrize("module", ["verl_ext.platform_cpu", "verl_ext.plugin", "verl_ext.tracing", "verl"])
+def test_any_module_may_be_imported_first_with_the_plugin_named_in_the_environment(module):
+    code = f"""
+import os
+os.environ["VERL_USE_EXTERNAL_MODULES"] = "verl_ext.plugin"
+import {module}
+from verl_ext import plugin
+print(plugin.missing_registrations())
+"""
+    assert run_python(code) == "[]"
