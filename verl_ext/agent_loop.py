@@ -7,7 +7,10 @@ rollout worker. Everything that could go wrong ends the episode with a censored 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import threading
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -30,6 +33,33 @@ EPISODE = "contract_episode"
 def shared_renderer(tokenizer: Any) -> ChatTemplateRenderer:
     """One renderer a process and tokenizer: verl builds a new agent loop for every episode."""
     return ChatTemplateRenderer(tokenizer)
+
+
+async def in_own_thread(function: Callable[[Action], Transition], action: Action) -> Transition:
+    """Run a step in a thread of its own. In a shared pool a few hanging tools would use up the workers, and every other
+    episode's tool would miss its limit while it waits for one."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Transition] = loop.create_future()
+
+    def settle(transition: Transition | None, error: Exception | None) -> None:
+        if answer.done():  # the limit was met before
+            return
+        if error is not None:
+            answer.set_exception(error)
+        elif transition is not None:
+            answer.set_result(transition)
+
+    def work() -> None:
+        transition, error = None, None
+        try:
+            transition = function(action)
+        except Exception as raised:  # handed to the waiting episode, which is the boundary
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop was closed while the tool hung
+            loop.call_soon_threadsafe(settle, transition, error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await answer
 
 
 @register("contract_agent")
@@ -94,8 +124,7 @@ class ContractAgentLoop(AgentLoopBase):
         limit = self.config.contract.environment.tool_timeout_seconds
         with tracing.span(f"tool {action.name or action.kind}", "TOOL", args=action.args) as span:
             try:
-                step = asyncio.to_thread(episode.env.step, action)
-                transition: Transition = await asyncio.wait_for(step, timeout=limit)
+                transition: Transition = await asyncio.wait_for(in_own_thread(episode.env.step, action), timeout=limit)
             except TimeoutError:
                 episode.abort(Termination.TOOL_TIMEOUT, f"{action.name} gave no answer within {limit} s")
                 return

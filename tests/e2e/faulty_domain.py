@@ -25,7 +25,7 @@ class FaultyEnv(TerminalEnv):
         if self.task.seed % NUM_KINDS == RAISES:
             raise OSError("disk full")
         if self.task.seed % NUM_KINDS == HANGS:
-            time.sleep(3.0)
+            time.sleep(8.0)
         return super().step(action)
 
 

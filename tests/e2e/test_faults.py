@@ -49,7 +49,7 @@ def faulty_run(smoke_run: Path, rows, logs: Path) -> Path:
     command += [f"actor_rollout_ref.model.tokenizer_path={policy}/tokenizer"]
     command += [f"data.train_files={data}", f"data.val_files={heldout_file(smoke_run)}"]
     command += ["trainer.total_training_steps=1", "trainer.val_before_train=false", "trainer.test_freq=-1"]
-    command += ["trainer.save_freq=-1", "contract.environment.tool_timeout_seconds=0.5"]
+    command += ["trainer.save_freq=-1", "contract.environment.tool_timeout_seconds=2.0"]
     log = logs / "faulty.log"
     print(f"\nlogs: {log} and {run}/train.log")
     code = run_limited(

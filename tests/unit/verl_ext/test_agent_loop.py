@@ -16,7 +16,7 @@ from recipe.agent_contracts.transition.envs.terminal.dataset import train_rows
 from recipe.agent_contracts.transition.envs.terminal.env import open_task
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.transition.termination import Termination
-from verl_ext.agent_loop import EPISODE, ContractAgentLoop
+from verl_ext.agent_loop import EPISODE, ContractAgentLoop, in_own_thread
 
 FINISH = '<tool_call>\n{"name": "finish", "arguments": {}}\n</tool_call>'
 
@@ -147,6 +147,24 @@ def test_a_tool_that_hangs_past_its_limit_is_a_tool_timeout(monkeypatch, config,
     assert episode.termination is Termination.TOOL_TIMEOUT
     assert not episode.termination.is_outcome
     assert output.reward_score is None
+
+
+def test_hanging_tools_do_not_make_other_episodes_miss_their_limit():
+    """More hanging steps at once than a default thread pool has workers."""
+
+    def hang(action):
+        time.sleep(1.5)
+
+    async def play_beside():
+        hanging = [asyncio.wait_for(in_own_thread(hang, None), timeout=1.0) for _ in range(64)]
+        waiting = asyncio.gather(*hanging, return_exceptions=True)
+        await asyncio.sleep(0.05)
+        answered = await asyncio.wait_for(in_own_thread(lambda action: "answer", None), timeout=0.9)
+        return answered, await waiting
+
+    answered, hung = asyncio.run(play_beside())
+    assert answered == "answer"
+    assert all(isinstance(error, TimeoutError) for error in hung)
 
 
 def test_our_rendering_agrees_with_verls_own_token_builder(tokenizer):
