@@ -68,8 +68,8 @@ def smoke_run(logs: Path) -> Iterator[Path]:
     log = logs / "smoke.log"
     print(f"\nlogs: {log} and {run}/train.log")
     command = ["bash", "scripts/smoke.sh", "data.val_max_samples=40"]
-    # A third of the imitation steps: what is tested is the loop, not how good the policy is.
-    settings = {"STEPS": str(NUM_STEPS), "COLD_START_STEPS": os.environ.get("COLD_START_STEPS", "600"), "RUN": str(run)}
+    # Half of the imitation steps: what is tested is the loop, not how good the policy is.
+    settings = {"STEPS": str(NUM_STEPS), "COLD_START_STEPS": os.environ.get("COLD_START_STEPS", "900"), "RUN": str(run)}
     code = run_limited(command, 1500, log, **settings)
     assert code == 0, f"exit code {code}; {log}:\n{read_tail(log)}"
     yield run
