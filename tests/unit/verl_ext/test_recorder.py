@@ -42,14 +42,20 @@ def recorder(tmp_path, tokenizer):
     return EpisodeRecorder(config, tokenizer)
 
 
+def opened(tokenizer, session_id=0, decoding="temperature_1"):
+    """A scenario, its row as the worker has it, and a fresh episode of it."""
+    scenario = train_scenarios(1, seed=3)[0]
+    data = {**row(scenario, 0, decoding), "uid": "u", "session_id": session_id, "global_steps": 1}
+    env, task = open_task(data["extra_info"]["task"])
+    renderer = ChatTemplateRenderer(tokenizer)
+    return scenario, data, Episode(env, task.task_id, task.seed, data["prompt"], renderer, HermesParser(), limits())
+
+
 def play(recorder, tokenizer, quality, version=0):
     import random
 
-    scenario = train_scenarios(1, seed=3)[0]
-    data = {**row(scenario, 0, "temperature_1"), "uid": "u", "session_id": version, "global_steps": 1}
-    env, task = open_task(data["extra_info"]["task"])
-    renderer = ChatTemplateRenderer(tokenizer)
-    episode = Episode(env, task.task_id, task.seed, data["prompt"], renderer, HermesParser(), limits())
+    scenario, data, episode = opened(tokenizer, session_id=version)
+    env, renderer = episode.env, episode.renderer
     for text in demonstrate(scenario, random.Random(0), {quality: 1.0}).turns:
         ids = renderer._encode(text + "<|im_end|>")
         episode.stepped(env.step(episode.sampled(ids, [-0.5] * len(ids), version)))
@@ -108,13 +114,9 @@ def episodes_by_version(run):
 
 
 def test_an_episode_that_failed_before_its_first_token_is_recorded_with_its_error(recorder, tokenizer):
-    scenario = train_scenarios(1, seed=3)[0]
-    data = {**row(scenario, 0, "temperature_1"), "uid": "u", "session_id": 0, "global_steps": 1}
-    env, task = open_task(data["extra_info"]["task"])
-    renderer = ChatTemplateRenderer(tokenizer)
-    episode = Episode(env, task.task_id, task.seed, data["prompt"], renderer, HermesParser(), limits())
+    _, data, episode = opened(tokenizer)
     episode.abort(Termination.INFRA_ABORT, "engine is gone")
-    recorder.write(episode, recorder.identity(episode, data, True), SAMPLING, env.export_state(), None)
+    recorder.write(episode, recorder.identity(episode, data, True), SAMPLING, episode.env.export_state(), None)
     (record,) = next(episodes(recorder.run))
     assert record.error == "engine is gone"
     assert record.termination_reason is Termination.INFRA_ABORT
@@ -124,15 +126,11 @@ def test_an_episode_that_failed_before_its_first_token_is_recorded_with_its_erro
 
 def test_a_tempered_sampler_has_no_raw_log_probabilities(recorder, tokenizer):
     SAMPLING_GREEDY = {**SAMPLING, "temperature": 0}
-    scenario = train_scenarios(1, seed=3)[0]
-    data = {**row(scenario, 0, "greedy"), "uid": "u", "session_id": 0, "global_steps": 1}
-    env, task = open_task(data["extra_info"]["task"])
-    renderer = ChatTemplateRenderer(tokenizer)
-    episode = Episode(env, task.task_id, task.seed, data["prompt"], renderer, HermesParser(), limits())
-    ids = renderer._encode("x<|im_end|>")
-    episode.stepped(env.step(episode.sampled(ids, [-0.5] * len(ids), 0)))
+    _, data, episode = opened(tokenizer, decoding="greedy")
+    ids = episode.renderer._encode("x<|im_end|>")
+    episode.stepped(episode.env.step(episode.sampled(ids, [-0.5] * len(ids), 0)))
     episode.abort(Termination.SCHEDULER_CANCEL, "stop")
-    recorder.write(episode, recorder.identity(episode, data, True), SAMPLING_GREEDY, env.export_state(), None)
+    recorder.write(episode, recorder.identity(episode, data, True), SAMPLING_GREEDY, episode.env.export_state(), None)
     (record,) = next(episodes(recorder.run))
     assert record.raw_model_logprobs is None
     assert record.sampler_config == {"temperature": 0.0, "top_p": 1.0, "top_k": None}
