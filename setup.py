@@ -18,6 +18,8 @@ README = ROOT / "README.md"
 
 INSTALL_REQUIRES = [
     "PyYAML>=6,<7",
+    "duckdb>=1.4,<3",
+    "fsspec>=2025.3",
     "jsonschema>=4.23,<5",
     "msgspec>=0.19,<1",
     "numpy>=2.0,<3",
@@ -27,6 +29,7 @@ INSTALL_REQUIRES = [
     "scipy>=1.13,<2",
     "typer>=0.15,<1",
     "xxhash>=3.5,<5",
+    "zstandard>=0.23,<1",
 ]
 
 EXTRAS_REQUIRE = {
