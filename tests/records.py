@@ -41,7 +41,8 @@ def turn_record(trajectory_id: str = "g_0", *, episode: EpisodeIdentity | None =
         "snapshot_before": "s",
         "state_before": "s",
         "state_after": "s",
-        "prompt_token_ids": [1],
+        "context_parent_hash": None,
+        "context_new_token_ids": [1],
         "action_token_ids": [2, 3],
         "sampler_config": {"temperature": 1.0, "top_p": 1.0, "top_k": None},
         "behavior_logprobs": [-0.1, -0.2],
@@ -52,7 +53,9 @@ def turn_record(trajectory_id: str = "g_0", *, episode: EpisodeIdentity | None =
         "tool_args": {"path": "a"},
         "invalid_reason": None,
         "action_text": "x",
+        "calls_ignored_in_thinking": 0,
         "observation": "y",
-        "observation_token_ids": [4],
+        "observation_ref": None,
+        "observation_cut": None,
     }
     return TurnRecord(**{**values, **changes})

@@ -18,9 +18,11 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from recipe.agent_contracts import domains
-from recipe.agent_contracts.transition.actions import Action, HermesParser
+from recipe.agent_contracts.transition.actions import Action
 from recipe.agent_contracts.transition.env import Transition
 from recipe.agent_contracts.transition.episode import Episode, Limits
+from recipe.agent_contracts.transition.observations import ObservationLimit
+from recipe.agent_contracts.transition.parsers import parser_named
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.transition.termination import Termination
 from verl_ext import tracing
@@ -99,7 +101,11 @@ class ContractAgentLoop(AgentLoopBase):
             max_steps=self.rollout_config.multi_turn.max_assistant_turns,
         )
         renderer = shared_renderer(self.tokenizer)
-        return Episode(env, info["task_id"], info["seed"], list(row["raw_prompt"]), renderer, HermesParser(), limits)
+        declared = self.config.contract
+        parser = parser_named(declared.policy.parser)
+        max_chars = declared.environment.max_observation_chars
+        shown = None if max_chars is None else ObservationLimit(max_chars, declared.environment.observation_keeps)
+        return Episode(env, info["task_id"], info["seed"], list(row["raw_prompt"]), renderer, parser, limits, shown)
 
     async def _play(self, episode: Episode, sampling_params: dict[str, Any], metrics: dict[str, Any]) -> None:
         request_id = uuid4().hex

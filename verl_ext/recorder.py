@@ -17,10 +17,13 @@ import msgspec
 
 from recipe.agent_contracts.canonical import sha256_bytes, sha256_json
 from recipe.agent_contracts.policy.manifest import PolicyManifest, Sampler, files_checksum, tokenizer_revision
-from recipe.agent_contracts.transition.actions import HermesParser
 from recipe.agent_contracts.transition.episode import Episode, Turn
 from recipe.agent_contracts.transition.snapshots import BlobStore
 from recipe.agent_contracts.transition.trajectory import EpisodeIdentity, TrajectoryWriter, TurnRecord
+from recipe.agent_contracts.transition.trajectory.context import ContextLink, context_links
+
+MAX_INLINE_CHARS = 16_384
+"""Longer observations are blobs, which equal ones share."""
 
 
 class EpisodeRecorder:
@@ -31,7 +34,8 @@ class EpisodeRecorder:
         self.run = Path(config.contract.run.folder)
         self.rollout = config.actor_rollout_ref.rollout
         self.blobs = BlobStore(self.run / "blobs")
-        self.writer = TrajectoryWriter(self.run / "trajectories", f"{int(time.time() * 1000)}-{os.getpid()}")
+        part = f"{int(time.time() * 1000)}-{os.getpid()}"
+        self.writer = TrajectoryWriter(self.run / "trajectories", part, config.contract.records.compression)
         self.engine_build = _engine_build(self.rollout.name)
         self._tokenizer_revision = tokenizer_revision(tokenizer)
         self._chat_template_hash = sha256_bytes((tokenizer.chat_template or "").encode())
@@ -68,16 +72,26 @@ class EpisodeRecorder:
     ) -> None:
         """Append the episode's turns. The last carries the termination code, the reward vector and the final state."""
         sampler = _sampler(sampling_params)
-        records = [self._record(episode, turn, index, identity, sampler) for index, turn in enumerate(episode.turns)]
-        if not records:
-            records = [self._record(episode, _no_turn(episode), 0, identity, sampler)]
+        turns = episode.turns or [_no_turn(episode)]
+        links = context_links([(turn.prompt_token_ids, turn.token_ids) for turn in turns], identity.trajectory_id)
+        records = [
+            self._record(episode, turn, index, link, identity, sampler)
+            for index, (turn, link) in enumerate(zip(turns, links, strict=True))
+        ]
         records[-1] = _closed(records[-1], episode, reward, self.blobs.put(final_state))
         self.writer.append(records)
 
     def _record(
-        self, episode: Episode, turn: Turn, index: int, identity: EpisodeIdentity, sampler: Sampler
+        self,
+        episode: Episode,
+        turn: Turn,
+        index: int,
+        link: ContextLink,
+        identity: EpisodeIdentity,
+        sampler: Sampler,
     ) -> TurnRecord:
         version, action = turn.policy_version, turn.action
+        observation, observation_ref = self._raw_observation(turn)
         manifest = None if version is None else self._manifest_of(episode, version, sampler)
         return TurnRecord(
             episode=identity,
@@ -92,7 +106,8 @@ class EpisodeRecorder:
             snapshot_before=turn.state_before,
             state_before=turn.state_before,
             state_after=turn.state_after,
-            prompt_token_ids=turn.prompt_token_ids,
+            context_parent_hash=link.parent_hash,
+            context_new_token_ids=link.new_token_ids,
             action_token_ids=turn.token_ids,
             sampler_config={"temperature": sampler.temperature, "top_p": sampler.top_p, "top_k": sampler.top_k},
             behavior_logprobs=turn.logprobs,
@@ -102,10 +117,18 @@ class EpisodeRecorder:
             tool_name=None if action is None else action.name,
             tool_args=None if action is None else action.args,
             invalid_reason=None if action is None else action.invalid_reason,
+            calls_ignored_in_thinking=0 if action is None else action.ignored_in_thinking,
             action_text=turn.text,
-            observation=turn.observation,
-            observation_token_ids=turn.observation_token_ids,
+            observation=observation,
+            observation_ref=observation_ref,
+            observation_cut=turn.observation_cut,
         )
+
+    def _raw_observation(self, turn: Turn) -> tuple[str | None, str | None]:
+        """The raw text itself, or the blob that holds it."""
+        if turn.observation is None or len(turn.observation) <= MAX_INLINE_CHARS:
+            return turn.observation, None
+        return None, self.blobs.put(turn.observation.encode())
 
     def _manifest_of(self, episode: Episode, version: int, sampler: Sampler) -> PolicyManifest:
         system = sha256_json([message for message in episode.messages if message["role"] == "system"])
@@ -125,7 +148,7 @@ class EpisodeRecorder:
             system_prompt_hash=system,
             chat_template_hash=self._chat_template_hash,
             tool_schema_hash=tools,
-            parser_version=HermesParser.version,
+            parser_version=self.config.contract.policy.parser,
             step_budget=budgets[0],
             token_budget=budgets[1],
             sampler=sampler,

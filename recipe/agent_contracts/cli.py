@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from recipe.agent_contracts.commands import replay, runs, trace
+from recipe.agent_contracts.commands.output import RunFolder, console
+from recipe.agent_contracts.commands.output import fail as _fail
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-# Redirected output keeps its columns instead of being squeezed into 80 characters.
-console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
-
-RunFolder = Annotated[Path, typer.Argument(help="Run folder: runs/<experiment>/<run id>", exists=True, file_okay=False)]
+app.command()(replay.replay)
+app.add_typer(trace.app, name="trace")
+app.add_typer(runs.app, name="runs")
 
 
 @app.command()
@@ -75,31 +75,6 @@ def rollout(
     except (ValueError, FileNotFoundError) as error:
         _fail(str(error), code=2)
     play.play_task(playable, weights, words, n, temperature, seed)
-
-
-@app.command()
-def replay(
-    run: RunFolder,
-    trajectory: Annotated[str | None, typer.Option(help="Only this trajectory id")] = None,
-) -> None:
-    """Re-execute recorded actions and compare every observation, state hash and reward."""
-    from recipe.agent_contracts.transition.replay import Replayer
-
-    replayer = Replayer(run)
-    num_episodes, diverged = 0, []
-    try:
-        for trajectory_id, divergence in replayer.replay_run(only=trajectory):
-            num_episodes += 1
-            if divergence is not None:
-                diverged.append((trajectory_id, divergence))
-    finally:
-        replayer.close()
-    if num_episodes == 0:
-        _fail(f"no such episode in {run}", code=2)
-    for trajectory_id, divergence in diverged[:5]:
-        console.print(f"{trajectory_id}: {divergence}", markup=False)
-    console.print(f"{num_episodes} episodes replayed, {len(diverged)} diverged")
-    raise typer.Exit(1 if diverged else 0)
 
 
 @app.command()
@@ -166,11 +141,6 @@ def _cold_started(imitation_steps: int | None = None) -> Path:
     if not (folder / "report.json").exists():
         raise FileNotFoundError("no cold-started policy yet: run bash scripts/cold_start.sh, or give --model")
     return folder
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    console.print(f"[red]error:[/red] {message}", soft_wrap=True)
-    raise typer.Exit(code)
 
 
 def main() -> None:

@@ -21,7 +21,8 @@ from recipe.agent_contracts.canonical import canonical_json
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.policy.manifest import PolicyManifest, files_checksum
 from recipe.agent_contracts.transition.snapshots import write_atomically
-from recipe.agent_contracts.transition.trajectory import TurnRecord, read_run
+from recipe.agent_contracts.transition.trajectory import TurnRecord, episodes
+from recipe.agent_contracts.transition.trajectory.context import contexts
 
 NUM_PROBE_TURNS = 32
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25, "float16": 0.1}
@@ -134,7 +135,7 @@ def _prove(run: Path, step: int, folder: Path, out: Path, dtype: str) -> Exporte
     difference = None
     if turns:
         model = _load(folder)
-        difference = max(_gap(model, record) for record in turns)
+        difference = max(_gap(model, context, record) for context, record in turns)
         if difference > TOLERANCE[dtype]:
             raise ContractViolation(
                 "policy.export",
@@ -143,7 +144,7 @@ def _prove(run: Path, step: int, folder: Path, out: Path, dtype: str) -> Exporte
                 evidence=f"{len(turns)} turns of version {step} in {run / 'trajectories'}",
             )
     checksum = files_checksum(folder)
-    manifest = _manifest(run, turns, checksum)
+    manifest = _manifest(run, [record for _, record in turns], checksum)
     if manifest is not None:
         write_atomically(folder / "manifest.json", canonical_json(manifest))
     return Exported(out, checksum, len(turns), difference)
@@ -158,18 +159,20 @@ def _manifest(run: Path, turns: list[TurnRecord], checksum: str) -> PolicyManife
     return msgspec.structs.replace(recorded, weight_checksum=checksum)
 
 
-def _turns_of_version(run: Path, step: int) -> Iterator[TurnRecord]:
-    for record in read_run(run):
-        # raw_model_logprobs is set only where the model's own distribution was sampled.
-        if record.behavior_policy_version == step and record.raw_model_logprobs:
-            yield record
+def _turns_of_version(run: Path, step: int) -> Iterator[tuple[list[int], TurnRecord]]:
+    """Each turn that these weights sampled, with the context it was sampled from."""
+    for turns in episodes(run):
+        for context, record in zip(contexts(turns), turns, strict=True):
+            # raw_model_logprobs is set only where the model's own distribution was sampled.
+            if record.behavior_policy_version == step and record.raw_model_logprobs:
+                yield context, record
 
 
 @torch.no_grad()
-def _gap(model: Any, record: TurnRecord) -> float:
+def _gap(model: Any, context: list[int], record: TurnRecord) -> float:
     """Largest |recomputed - served| log probability over the tokens of one turn."""
-    ids = torch.tensor([record.prompt_token_ids + record.action_token_ids])
-    first = len(record.prompt_token_ids)
+    ids = torch.tensor([context + record.action_token_ids])
+    first = len(context)
     logprobs = torch.log_softmax(model(input_ids=ids).logits[0, first - 1 : -1].float(), dim=-1)
     recomputed = logprobs.gather(1, ids[0, first:, None])[:, 0]
     return float((recomputed - torch.tensor(record.raw_model_logprobs)).abs().max())

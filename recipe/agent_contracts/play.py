@@ -12,9 +12,9 @@ from rich.console import Console
 
 from recipe.agent_contracts import domains
 from recipe.agent_contracts.generation import HuggingFacePolicy, play
-from recipe.agent_contracts.transition.actions import HermesParser
 from recipe.agent_contracts.transition.envs.terminal import generator, task
 from recipe.agent_contracts.transition.episode import Episode, Limits
+from recipe.agent_contracts.transition.parsers import DEFAULT, parser_named
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.verification.process import VerifierProcess
 
@@ -61,7 +61,8 @@ def open_episode(playable: PlayableTask, renderer: ChatTemplateRenderer, max_con
         max_response_tokens=max_context_tokens,
         max_context_tokens=max_context_tokens,
     )
-    return Episode(env, playable.task_id, playable.seed, playable.messages, renderer, HermesParser(), limits)
+    parser = parser_named(DEFAULT)
+    return Episode(env, playable.task_id, playable.seed, playable.messages, renderer, parser, limits)
 
 
 def play_task(playable: PlayableTask, model: Path, tokenizer: Path, n: int, temperature: float, seed: int) -> int:

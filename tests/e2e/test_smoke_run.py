@@ -18,6 +18,7 @@ from recipe.agent_contracts.evaluation.heldout import heldout_rows
 from recipe.agent_contracts.policy.manifest import PolicyManifest
 from recipe.agent_contracts.transition.replay import Replayer
 from recipe.agent_contracts.transition.trajectory import TurnRecord, episodes, read_run
+from recipe.agent_contracts.transition.trajectory.context import contexts
 from tests.e2e.conftest import GROUP_SIZE, NUM_STEPS, REPOSITORY, TASKS_PER_BATCH, policy_folder, read_tail, run_limited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -65,9 +66,10 @@ def test_every_sampled_token_has_a_finite_aligned_log_probability(smoke_run):
 
 def test_context_only_ever_grows_by_what_was_sampled_and_observed(played):
     for turns in played:
-        for before, after in itertools.pairwise(turns):
-            grown = before.prompt_token_ids + before.action_token_ids + before.observation_token_ids
-            assert after.prompt_token_ids == grown
+        for (before, record), (after, _) in itertools.pairwise(zip(contexts(turns), turns, strict=True)):
+            grown = before + record.action_token_ids
+            assert after[: len(grown)] == grown
+            assert len(after) > len(grown)
 
 
 def test_groups_are_complete_and_of_one_version_without_lag(played):

@@ -12,12 +12,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recipe.agent_contracts.cold_start.tokenizer import END_OF_TURN
-from recipe.agent_contracts.transition.actions import HermesParser
 from recipe.agent_contracts.transition.envs.terminal.demonstrations import demonstrate
 from recipe.agent_contracts.transition.envs.terminal.env import TerminalEnv
 from recipe.agent_contracts.transition.envs.terminal.generator import Scenario
 from recipe.agent_contracts.transition.envs.terminal.task import TerminalTask, messages
 from recipe.agent_contracts.transition.envs.terminal.tools import TOOLS, parameters_by_name
+from recipe.agent_contracts.transition.parsers.hermes import HermesParser
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

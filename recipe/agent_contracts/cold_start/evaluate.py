@@ -13,10 +13,10 @@ import msgspec
 import torch
 
 from recipe.agent_contracts.cold_start.episodes import EpisodeEncoder
-from recipe.agent_contracts.transition.actions import HermesParser
 from recipe.agent_contracts.transition.envs.terminal.env import TerminalEnv
 from recipe.agent_contracts.transition.envs.terminal.generator import Scenario
 from recipe.agent_contracts.transition.envs.terminal.tools import parameters_by_name
+from recipe.agent_contracts.transition.parsers.hermes import HermesParser
 from recipe.agent_contracts.transition.termination import Termination
 from recipe.agent_contracts.verification.terminal import TerminalVerifier
 from recipe.agent_contracts.verification.verifier import Score

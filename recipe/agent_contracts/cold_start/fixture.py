@@ -26,13 +26,14 @@ from recipe.agent_contracts.cold_start.config import EVAL_STREAM, ColdStartConfi
 _PACKAGE = Path(__file__).parent
 _CONTRACTS = _PACKAGE.parent
 _SOURCES = (_PACKAGE, _CONTRACTS / "transition" / "envs" / "terminal")
-_PARSER = _CONTRACTS / "transition" / "actions.py"
+_PARSER_MODULES = ("actions.py", "parsers/base.py", "parsers/hermes.py", "parsers/values.py")
+_PARSER = [_CONTRACTS / "transition" / name for name in _PARSER_MODULES]
 _LIBRARIES = ("tokenizers", "torch", "transformers")
 
 
 def cache_key(config: ColdStartConfig) -> str:
     """Sixteen hex digits that change whenever the weights could."""
-    files = sorted([_PARSER, *(path for folder in _SOURCES for path in folder.iterdir() if path.is_file())])
+    files = sorted([*_PARSER, *(path for folder in _SOURCES for path in folder.iterdir() if path.is_file())])
     content = {
         "config": dataclasses.asdict(config),
         "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},

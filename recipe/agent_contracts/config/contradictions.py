@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from recipe.agent_contracts.config.experiment import Experiment
 from recipe.agent_contracts.config.keys import ACTOR, MODEL, REF, ROLLOUT, Config, clash, lookup, shown
+from recipe.agent_contracts.transition.parsers import PARSERS
 
 OPTIM = f"{ACTOR}.optim"
 FP32 = (32, "32", "fp32", "float32")
@@ -165,6 +166,13 @@ def _steps(config: Config, experiment: Experiment) -> Iterator[str]:
         yield clash(config, cap, budget, why, f"Remove {cap}, or lower {budget}")
 
 
+def _parser(config: Config, experiment: Experiment) -> Iterator[str]:
+    verl_format, declared = f"{ROLLOUT}.multi_turn.format", "contract.policy.parser"
+    if lookup(config, verl_format) not in (None, "hermes", PARSERS[experiment.policy.parser].format):
+        why = "only verl's own agent loops read that key; ours parses with the declared parser"
+        yield clash(config, verl_format, declared, why, f"Set {declared} and leave {verl_format} out")
+
+
 def _data_parallel(config: Config, experiment: Experiment) -> Iterator[str]:
     gpus = lookup(config, "trainer.nnodes") * lookup(config, "trainer.n_gpus_per_node")
     sequence_parallel = max(
@@ -206,6 +214,7 @@ RULES: tuple[Rule, ...] = (
     _precision,
     _lengths,
     _steps,
+    _parser,
     _data_parallel,
     _trainable,
 )

@@ -14,6 +14,7 @@ from msgspec import Meta
 from recipe.agent_contracts.config.keys import Config, refuse, shown
 from recipe.agent_contracts.config.schema import read_sections
 from recipe.agent_contracts.domains import DOMAINS
+from recipe.agent_contracts.transition.parsers import PARSERS
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -34,6 +35,8 @@ class Policy:
     trainable: Literal["full", "lora"]
     require_manifest: Literal[True]
     lock_scaffold_across_checkpoints: Literal[True]
+    parser: str
+    """Version of the action parser, a key of `transition.parsers.PARSERS`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,10 @@ class Environment:
     token_budget: Count
     """Policy and observation tokens after the prompt."""
     tool_timeout_seconds: Seconds
+    max_observation_chars: Count | None
+    """What the model reads of one observation. None: all of it. Records keep the raw one."""
+    observation_keeps: Literal["start", "end"]
+    """Which side of a longer observation the model reads."""
     reset_each_episode: Literal[True]
     snapshot_backend: Literal["canonical_state"]
     base_snapshot_per_task: Literal[True]
@@ -58,6 +65,12 @@ class Environment:
 class Verification:
     timeout_seconds: Seconds
     processes: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    compression: Literal["none", "zstd"]
+    """zstd: each episode is one frame of its part file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +147,7 @@ class Experiment:
     policy: Policy
     environment: Environment
     verification: Verification
+    records: Records
     rollout: Rollout
     consistency: Consistency
     weight_sync: WeightSync
@@ -149,6 +163,10 @@ def read_experiment(contract: Config) -> tuple[Experiment | None, list[str]]:
     if environment is not None and environment.domain not in DOMAINS:
         key = shown("contract.environment.domain", environment.domain)
         problems.append(f"{key}: no such task domain; known: {', '.join(sorted(DOMAINS))}.")
+    policy = sections.get("policy")
+    if policy is not None and policy.parser not in PARSERS:
+        key = shown("contract.policy.parser", policy.parser)
+        problems.append(f"{key}: no such action parser; known: {', '.join(PARSERS)}.")
     return (None, problems) if problems else (Experiment(**sections), [])
 
 

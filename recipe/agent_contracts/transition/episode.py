@@ -17,8 +17,10 @@ import msgspec
 
 from recipe.agent_contracts.canonical import sha256_bytes
 from recipe.agent_contracts.errors import ContractViolation
-from recipe.agent_contracts.transition.actions import Action, HermesParser
+from recipe.agent_contracts.transition.actions import Action
 from recipe.agent_contracts.transition.env import AgentEnv, Transition
+from recipe.agent_contracts.transition.observations import ObservationCut, ObservationLimit
+from recipe.agent_contracts.transition.parsers import StrictParser
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.transition.termination import Termination
 
@@ -55,7 +57,9 @@ class Turn(msgspec.Struct):
     state_after: str
     policy_version: int | None
     observation: str | None = None
-    observation_token_ids: list[int] = []
+    """Raw, whatever the model reads of it. None: the environment did not answer."""
+    observation_cut: ObservationCut | None = None
+    """None: the model reads all of it."""
 
 
 class Episode:
@@ -66,6 +70,7 @@ class Episode:
         task_id, seed: What to reset it to.
         messages: System and user message as the dataset stores them. The user message must be what the environment
             says on reset, or the dataset was made by another version of it.
+        observation_limit: What the model reads of a long observation. None: all of it.
 
     Raises:
         ContractViolation: ``transition.prompt`` when the two differ, or when the prompt is over its limit.
@@ -78,8 +83,9 @@ class Episode:
         seed: int,
         messages: list[dict[str, Any]],
         renderer: ChatTemplateRenderer,
-        parser: HermesParser,
+        parser: StrictParser,
         limits: Limits,
+        observation_limit: ObservationLimit | None = None,
     ) -> None:
         observation = env.reset(task_id, seed)
         if observation != messages[-1]["content"]:
@@ -91,6 +97,7 @@ class Episode:
         self.renderer = renderer
         self.parser = parser
         self.limits = limits
+        self.observation_limit = observation_limit
         schemas = env.tools()
         self.tools = [schema.as_openai() for schema in schemas]
         self._parameters = {schema.name: schema.parameters for schema in schemas}
@@ -181,11 +188,10 @@ class Episode:
         elif self.limits.max_steps is not None and len(self.turns) >= self.limits.max_steps:
             self.termination = Termination.MAX_STEP_TRUNCATION
         else:
-            ids = self.renderer.observation(transition.observation, self.tools)
+            ids = self.renderer.observation(self._shown(turn, transition.observation), self.tools)
             if len(ids) >= self.max_new_tokens:
                 self.termination = self._exhausted_code()
                 return
-            turn.observation_token_ids = ids
             self._extend(ids, mask=0, logprobs=[0.0] * len(ids))
 
     def abort(self, termination: Termination, error: str) -> None:
@@ -193,6 +199,12 @@ class Episode:
         assert not termination.is_outcome, f"{termination} is an outcome, not an abort"
         self.termination = termination
         self.error = error
+
+    def _shown(self, turn: Turn, raw: str) -> str:
+        if self.observation_limit is None:
+            return raw
+        shown, turn.observation_cut = self.observation_limit.cut(raw)
+        return shown
 
     def _extend(self, ids: list[int], mask: int, logprobs: list[float]) -> None:
         self.response_ids = self.response_ids + ids

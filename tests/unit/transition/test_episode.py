@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.agent_contracts.errors import ContractViolation
-from recipe.agent_contracts.transition.actions import HermesParser
 from recipe.agent_contracts.transition.episode import Episode
+from recipe.agent_contracts.transition.parsers.hermes import HermesParser
 from recipe.agent_contracts.transition.termination import Termination
 from tests.support import ADD, FINISH, NONSENSE, ByteRenderer, CounterEnv, case, limits
 

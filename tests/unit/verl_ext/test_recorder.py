@@ -8,11 +8,11 @@ import pytest
 
 from recipe.agent_contracts.cold_start.tokenizer import build_tokenizer
 from recipe.agent_contracts.policy.manifest import PolicyManifest
-from recipe.agent_contracts.transition.actions import HermesParser
 from recipe.agent_contracts.transition.envs.terminal.dataset import row, train_scenarios
 from recipe.agent_contracts.transition.envs.terminal.demonstrations import Quality, demonstrate
 from recipe.agent_contracts.transition.envs.terminal.env import open_task
 from recipe.agent_contracts.transition.episode import Episode
+from recipe.agent_contracts.transition.parsers.hermes import HermesParser
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.transition.replay import Replayer
 from recipe.agent_contracts.transition.termination import Termination
@@ -36,7 +36,11 @@ def recorder(tmp_path, tokenizer):
     rollout = SimpleNamespace(name="vllm", quantization=None, logprobs_mode="processed_logprobs")
     model = SimpleNamespace(path=str(tmp_path / "model"))
     config = SimpleNamespace(
-        contract=SimpleNamespace(run=SimpleNamespace(folder=str(tmp_path / "run"))),
+        contract=SimpleNamespace(
+            run=SimpleNamespace(folder=str(tmp_path / "run")),
+            policy=SimpleNamespace(parser="hermes-strict-v1"),
+            records=SimpleNamespace(compression="none"),
+        ),
         actor_rollout_ref=SimpleNamespace(rollout=rollout, model=model),
     )
     return EpisodeRecorder(config, tokenizer)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.agent_contracts.transition.actions import Action, HermesParser
+from recipe.agent_contracts.transition.actions import Action
 from recipe.agent_contracts.transition.envs.terminal.demonstrations import (
     DEFAULT_MIX,
     Demonstration,
@@ -21,6 +21,7 @@ from recipe.agent_contracts.transition.envs.terminal.families import families_of
 from recipe.agent_contracts.transition.envs.terminal.generator import Scenario, make_scenario
 from recipe.agent_contracts.transition.envs.terminal.task import SPLITS, Split
 from recipe.agent_contracts.transition.envs.terminal.tools import TOOL_NAMES, parameters_by_name
+from recipe.agent_contracts.transition.parsers.hermes import HermesParser
 from recipe.agent_contracts.verification.terminal import TerminalVerifier
 from recipe.agent_contracts.verification.verifier import Score
 

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from recipe.agent_contracts.canonical import sha256_bytes
 from recipe.agent_contracts.errors import ContractViolation
-from recipe.agent_contracts.transition.actions import Action, HermesParser, InvalidReason
+from recipe.agent_contracts.transition.actions import Action, InvalidReason
 from recipe.agent_contracts.transition.envs.terminal.env import TerminalEnv
 from recipe.agent_contracts.transition.envs.terminal.task import TerminalTask
 from recipe.agent_contracts.transition.envs.terminal.tools import TOOL_NAMES, parameters_by_name
 from recipe.agent_contracts.transition.envs.terminal.world import MAX_FILE_BYTES, MAX_NAME_BYTES
+from recipe.agent_contracts.transition.parsers.hermes import HermesParser
 from recipe.agent_contracts.transition.termination import Termination
 
 FILES = {"app.ini": "port=80\nmode=red", "notes.txt": "aaa"}

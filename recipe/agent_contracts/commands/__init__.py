@@ -1,0 +1,1 @@
+"""Groups of subcommands, one module each; `cli` puts them together. What a command needs is imported inside it."""
