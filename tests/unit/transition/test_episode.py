@@ -2,12 +2,14 @@
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.episode import Episode
+from recipe.agent_contracts.transition.observations import ObservationCut, ObservationLimit
 from recipe.agent_contracts.transition.parsers.hermes import HermesParser
 from recipe.agent_contracts.transition.termination import Termination
 from tests.support import ADD, FINISH, NONSENSE, ByteRenderer, CounterEnv, case, limits
@@ -103,6 +105,24 @@ def test_an_abort_is_never_an_outcome():
     assert not episode.termination.is_outcome
     with pytest.raises(AssertionError):
         episode.abort(Termination.AGENT_FINISH, "no")
+
+
+def test_a_long_observation_is_cut_as_declared_for_the_model_only():
+    messages = [{"role": "user", "content": "count t"}]
+    limit = ObservationLimit(2, "end")
+    episode = Episode(WordyEnv(), "t", 0, messages, ByteRenderer(), HermesParser(), limits(), limit)
+    take(episode, ADD)
+    shown = "[truncated: 2 of 9 characters]\nly"
+    assert bytes(episode.response_ids[len(ADD) :]).decode() == shown
+    assert episode.turns[0].observation == "endlessly"
+    assert episode.turns[0].observation_cut == ObservationCut(2, "end", 9)
+    take(episode, FINISH)
+    assert episode.turns[1].observation_cut is None
+
+
+class WordyEnv(CounterEnv):
+    def step(self, action):
+        return msgspec.structs.replace(super().step(action), observation="endlessly")
 
 
 class ToyRenderer(ByteRenderer):

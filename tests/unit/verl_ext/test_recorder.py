@@ -17,6 +17,7 @@ from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.transition.replay import Replayer
 from recipe.agent_contracts.transition.termination import Termination
 from recipe.agent_contracts.transition.trajectory import episodes
+from recipe.agent_contracts.transition.trajectory.context import contexts
 from recipe.agent_contracts.verification.terminal import TerminalVerifier
 from tests.support import limits
 from verl_ext.recorder import EpisodeRecorder
@@ -95,6 +96,60 @@ def test_a_changed_record_diverges_at_what_was_changed(recorder, tokenizer, turn
     turns[turn] = msgspec.structs.replace(turns[turn], **changes)
     replayer = Replayer(recorder.run)
     assert replayer.replay(turns).field == next(iter(changes))
+    replayer.close()
+
+
+def test_contexts_of_a_recorded_episode_are_what_was_sampled_from(recorder, tokenizer):
+    play(recorder, tokenizer, Quality.CORRECT)
+    turns = next(episodes(recorder.run))
+    whole = contexts(turns)
+    assert len(turns) > 1
+    _, _, fresh = opened(tokenizer)
+    assert whole[0] == fresh.prompt_ids
+    for before, record, after in zip(whole, turns, whole[1:], strict=False):
+        grown = before + record.action_token_ids
+        assert after == grown + fresh.renderer.observation(record.observation, fresh.tools)
+
+
+def test_a_long_observation_is_a_blob_that_replay_compares(recorder, tokenizer, monkeypatch):
+    monkeypatch.setattr("verl_ext.recorder.MAX_INLINE_CHARS", 5)
+    play(recorder, tokenizer, Quality.CORRECT)
+    turns = next(episodes(recorder.run))
+    referenced = [record for record in turns if record.observation_ref is not None]
+    assert referenced
+    assert all(record.observation is None for record in referenced)
+    replayer = Replayer(recorder.run)
+    assert [divergence for _, divergence in replayer.replay_run()] == [None]
+    other = recorder.blobs.put(b"another observation")
+    turns[0] = msgspec.structs.replace(turns[0], observation=None, observation_ref=other)
+    assert replayer.replay(turns).field == "observation"
+    replayer.close()
+
+
+def test_an_episode_whose_writer_was_killed_replays_as_far_as_it_was_written(recorder, tokenizer):
+    play(recorder, tokenizer, Quality.CORRECT)
+    turns = next(episodes(recorder.run))
+    replayer = Replayer(recorder.run)
+    assert replayer.replay(turns[:-1]) is None
+    replayer.close()
+
+
+def test_an_action_that_the_environment_refuses_now_is_a_divergence(recorder, tokenizer):
+    play(recorder, tokenizer, Quality.CORRECT)
+    turns = next(episodes(recorder.run))
+    finished = turns[-1]
+    divergence = Replayer(recorder.run).replay([*turns, msgspec.structs.replace(finished, turn=finished.turn + 1)])
+    assert (divergence.turn, divergence.field) == (finished.turn + 1, "observation")
+    assert "a running episode" in divergence.replayed
+
+
+def test_a_compressed_run_replays_too(tmp_path, tokenizer, recorder):
+    recorder.config.contract.records.compression = "zstd"
+    compressed = EpisodeRecorder(recorder.config, tokenizer)
+    play(compressed, tokenizer, Quality.CORRECT)
+    assert compressed.writer.path.name.endswith(".jsonl.zst")
+    replayer = Replayer(compressed.run)
+    assert [divergence for _, divergence in replayer.replay_run()] == [None]
     replayer.close()
 
 
