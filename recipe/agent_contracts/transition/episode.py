@@ -20,7 +20,7 @@ from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action
 from recipe.agent_contracts.transition.env import AgentEnv, Transition
 from recipe.agent_contracts.transition.observations import ObservationCut, ObservationLimit
-from recipe.agent_contracts.transition.parsers import StrictParser
+from recipe.agent_contracts.transition.parsers.base import StrictParser
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.transition.termination import Termination
 

@@ -15,6 +15,7 @@ ROLLOUT = "actor_rollout_ref.rollout"
 MODEL = "actor_rollout_ref.model"
 
 CONTRADICTIONS = [
+    ({f"{ROLLOUT}.multi_turn.format": "qwen3_coder"}, "contract.policy.parser"),
     ({f"{ACTOR}.ppo_epochs": 2}, "contract.update.optimizer_steps_per_fresh_batch"),
     ({f"{ACTOR}.ppo_mini_batch_size": 8}, "data.train_batch_size"),
     ({f"{ACTOR}.ppo_mini_batch_size": 32}, "data.train_batch_size"),
@@ -133,6 +134,10 @@ def test_a_gpu_may_train_in_bfloat16(changed):
     bindings.check(
         changed({"trainer.device": "cuda", key: None, "actor_rollout_ref.ref.fsdp_config.mixed_precision": None})
     )
+
+
+def test_verls_own_key_for_the_format_may_say_the_same(changed):
+    bindings.check(changed({f"{ROLLOUT}.multi_turn.format": "glm", "contract.policy.parser": "glm-strict-v1"}))
 
 
 def test_sequence_parallel_ranks_share_their_rows(changed):

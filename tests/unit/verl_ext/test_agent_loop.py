@@ -81,6 +81,22 @@ def test_a_finished_episode_has_exact_ids_mask_and_versions(config, tokenizer):
     assert len({request_id for request_id, _, _ in server.requests}) == 1
 
 
+def test_parser_and_observation_limit_are_those_of_the_experiment(config, tokenizer):
+    declared = OmegaConf.merge(
+        config,
+        {
+            "contract": {
+                "policy": {"parser": "glm-strict-v1"},
+                "environment": {"max_observation_chars": 2, "observation_keeps": "end"},
+            }
+        },
+    )
+    _, episode, _ = play(declared, tokenizer, ["<tool_call>list_files</tool_call>", "<tool_call>finish</tool_call>"])
+    assert [turn.action.name for turn in episode.turns] == ["list_files", "finish"]
+    assert episode.turns[0].observation_cut.max_chars == 2
+    assert episode.turns[0].observation_cut.keeps == "end"
+
+
 def test_version_zero_is_kept(config, tokenizer):
     """verl 0.9.1 tests versions by truthiness in places, which loses 0."""
     output, _, _ = play(config, tokenizer, [FINISH], version=0)
