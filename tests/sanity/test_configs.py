@@ -39,8 +39,8 @@ COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 CONTRACT_KEYS = {
     "run": "experiment root folder",
     "policy": "trainable require_manifest lock_scaffold_across_checkpoints parser",
-    "environment": "domain train_tasks heldout_tasks step_budget token_budget tool_timeout_seconds reset_each_episode "
-    "max_observation_chars observation_keeps snapshot_backend base_snapshot_per_task branching",
+    "environment": "domain train_tasks heldout_tasks step_budget token_budget tool_timeout_seconds "
+    "max_observation_chars observation_keeps reset_each_episode snapshot_backend base_snapshot_per_task branching",
     "verification": "timeout_seconds processes",
     "records": "compression",
     "rollout": "mode group_size temperature top_p top_k pin_policy_for_full_episode max_version_lag "

@@ -3,6 +3,7 @@
 A blob is kept when its hash stands in a record or in another JSON or YAML file of the run, or in a blob that is kept
 (a tree names its parts). The search is for the hash itself and not for known fields, so that a new kind of record
 never loses its evidence. A young blob is kept too: a writer stores a blob before it writes the record that names it.
+For runs that are not being written: an old blob that a writer stores again stays old.
 """
 
 from __future__ import annotations

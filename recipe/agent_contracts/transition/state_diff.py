@@ -29,7 +29,7 @@ def state_diff(before: bytes, after: bytes) -> list[str]:
 
 def _leaves(value: Any, pointer: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(value, dict | list) or not value:
-        yield pointer or "/", value
+        yield pointer, value
         return
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
         yield from _leaves(inner, f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}")

@@ -34,6 +34,10 @@ def test_values_that_python_takes_for_equal_differ():
     assert diff({"a": 1, "b": {}}, {"a": True, "b": []}) == ["~ /a: 1 -> true", "~ /b: {} -> []"]
 
 
+def test_an_empty_key_is_not_the_whole_state():
+    assert diff(None, {"": None}) == ["-  = null", "+ / = null"]
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
