@@ -1,7 +1,7 @@
 """Every format has the same documented outcome for the same kind of turn (docs/actions.md)."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.agent_contracts.transition.actions import InvalidReason
@@ -212,7 +212,6 @@ pieces = st.sampled_from(
 
 
 @every_parser
-@settings(max_examples=20)
 @given(turn=st.lists(pieces | st.text(max_size=5), max_size=8).map("".join))
 def test_no_turn_makes_a_parser_raise(parser, turn):
     action = parser.parse(turn, TOOLS)
@@ -229,7 +228,6 @@ values = st.recursive(
 
 
 @every_parser
-@settings(max_examples=20)
 @given(text=plain, inner=st.dictionaries(names, values, max_size=3))
 def test_what_is_written_is_read_back(parser, text, inner):
     action = parser.parse(written(parser, "search", ("q", text), ("filter", inner)), TOOLS)

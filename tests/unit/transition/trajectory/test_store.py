@@ -6,7 +6,7 @@ import resource
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.agent_contracts.errors import RecordCorrupt
@@ -82,7 +82,6 @@ def test_a_line_of_another_schema_is_refused_by_name(tmp_path, fields):
 
 
 @both
-@settings(max_examples=40)
 @given(data=st.data())
 def test_a_part_cut_anywhere_gives_every_whole_record_and_reports_the_rest(tmp_path_factory, compression, data):
     records = [turn_record(turn=turn, action_text="x" * turn) for turn in range(4)]
