@@ -65,7 +65,7 @@ def _end(last: TurnRecord) -> Iterator[Line]:
 def _action(record: TurnRecord) -> str:
     if record.invalid_reason is not None:
         return f"invalid, {record.invalid_reason}"
-    name = "" if record.tool_name is None else f" {record.tool_name} {record.tool_args}"
+    name = f" {record.tool_name} {record.tool_args}" if record.action_kind == "tool" else ""
     ignored = record.calls_ignored_in_thinking
     return f"{record.action_kind}{name}" + (f" ({ignored} calls ignored in thinking)" if ignored else "")
 
@@ -86,7 +86,7 @@ def _observation(replayer: Replayer, record: TurnRecord) -> Iterator[Line]:
     if raw is None:
         yield "dim", "no observation"
         return
-    yield "cyan", raw
+    yield "cyan", raw or "(an empty observation)"
     if cut is not None:
         yield "dim", f"the model reads the {cut.keeps} of it: {cut.max_chars} of {cut.num_chars} characters"
 

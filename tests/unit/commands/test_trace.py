@@ -32,8 +32,9 @@ def test_show_is_a_transcript_of_turns_actions_observations_masks_log_probabilit
         part = result.output.partition(f"\nturn {record.turn}\n")[2].partition("\nturn ")[0]
         assert f"context: {len(context)} tokens, {len(record.context_new_token_ids)} of them new" in part
         assert record.action_text in part
-        assert f"action: {record.action_kind} {record.tool_name}" in part
-        assert record.observation in part
+        action = f"tool {record.tool_name}" if record.action_kind == "tool" else record.action_kind
+        assert f"action: {action}" in part
+        assert (record.observation or "(an empty observation)") in part
         num_tokens = len(record.action_token_ids)
         assert f"{num_tokens} tokens, log probability {-0.5 * num_tokens:.3f}" in part
         assert part.count("-0.500") == num_tokens
