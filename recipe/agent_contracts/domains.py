@@ -18,12 +18,15 @@ class Domain(msgspec.Struct, frozen=True):
     """`module:function` that opens an environment for one task: f(task_json) -> (AgentEnv, task)."""
     verifier: str
     """`module:Class` of the verifier."""
+    find_row: str | None = None
+    """`module:function` that gives one task by name, for playing without a data file: f(split, index, seed) -> row."""
 
 
 DOMAINS = {
     "terminal": Domain(
         environment="recipe.agent_contracts.transition.envs.terminal.env:open_task",
         verifier="recipe.agent_contracts.verification.terminal:TerminalVerifier",
+        find_row="recipe.agent_contracts.transition.envs.terminal.dataset:find_row",
     ),
 }
 
