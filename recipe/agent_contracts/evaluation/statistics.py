@@ -20,8 +20,10 @@ class Estimate(msgspec.Struct, frozen=True):
     high: float
     num_tasks: int
 
-    def __str__(self) -> str:
-        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+    def text(self, sign: str = "-") -> str:
+        """For a table: `.183 [.133, .233]`; with `sign="+"` gains carry their sign."""
+        mean, low, high = (f"{value:{sign}.3f}".replace("0.", ".", 1) for value in (self.mean, self.low, self.high))
+        return f"{mean} [{low}, {high}]"
 
 
 def bootstrap_mean(task_means: Sequence[float], confidence: float = 0.95) -> Estimate:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recipe.agent_contracts.evaluation.statistics import bootstrap_mean, paired_difference
+from recipe.agent_contracts.evaluation.statistics import Estimate, bootstrap_mean, paired_difference
 
 
 def test_the_interval_covers_the_mean_and_has_the_normal_width():
@@ -39,3 +39,15 @@ def test_unpaired_tasks_are_refused():
 def test_no_task_has_no_interval():
     with pytest.raises(ValueError, match="at least one task"):
         bootstrap_mean([])
+
+
+@pytest.mark.parametrize(
+    ("estimate", "sign", "text"),
+    [
+        (Estimate(0.183, 0.133, 0.233, 9), "-", ".183 [.133, .233]"),
+        (Estimate(1.0, 0.05, 1.0, 9), "-", "1.000 [.050, 1.000]"),
+        (Estimate(0.113, -0.047, 0.18, 9), "+", "+.113 [-.047, +.180]"),
+    ],
+)
+def test_the_text_of_an_estimate(estimate, sign, text):
+    assert estimate.text(sign) == text
