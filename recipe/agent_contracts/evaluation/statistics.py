@@ -70,7 +70,7 @@ def wilson(num_successes: int, num_attempts: int, confidence: float = 0.95) -> E
 
 
 def simultaneous_confidence(num_comparisons: int, confidence: float = 0.95) -> float:
-    """Confidence of each of several intervals so that all hold together (Bonferroni): for the best of many checkpoints."""
+    """Confidence of each interval so that all hold together (Bonferroni), e.g. for the best of many checkpoints."""
     return 1.0 - (1.0 - confidence) / num_comparisons
 
 
