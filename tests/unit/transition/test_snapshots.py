@@ -1,5 +1,7 @@
 """Content-addressed blobs."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ def test_what_is_put_is_got(tmp_path_factory, data):
 def test_a_changed_blob_is_named(tmp_path):
     store = BlobStore(tmp_path)
     name = store.put(b"right")
-    store.path(name).write_bytes(b"wrong")
+    Path(store.path(name)).write_bytes(b"wrong")
     with pytest.raises(RecordCorrupt, match=name):
         store.get(name)
 
