@@ -160,14 +160,30 @@ def check_environment(environment: Checkable, pause_seconds: float = PAUSE_SECON
         pause_seconds: Between the reference and everything else; see PAUSE_SECONDS.
 
     Raises:
-        ValueError: when there is no case, or one without actions.
+        ValueError: when there is nothing to play.
         Exception: what the environment itself raises while a case is played for the first time.
     """
-    from recipe.agent_contracts.transition.conformance_properties import PROPERTIES
+    return check_cases(cases_of(environment), pause_seconds)
 
+
+def cases_of(environment: Checkable) -> list[ContractCase]:
+    """The cases that an environment class gives.
+
+    Raises:
+        ValueError: when it gives none, or one without actions.
+    """
+    if not hasattr(environment, "contract_cases"):
+        raise ValueError(f"{environment} has no contract_cases(): it gives the tasks and actions to play")
     cases = list(environment.contract_cases())
     if not cases or not all(case.actions for case in cases):
         raise ValueError(f"{environment} gave {len(cases)} contract cases; at least one is needed, each with actions")
+    return cases
+
+
+def check_cases(cases: Sequence[ContractCase], pause_seconds: float = PAUSE_SECONDS) -> Report:
+    """Test every property on every case; see `check_environment`."""
+    from recipe.agent_contracts.transition.conformance_properties import PROPERTIES
+
     capabilities = cases[0].open().capabilities
     references = [_play(case) for case in cases]
     time.sleep(pause_seconds)

@@ -38,7 +38,7 @@ ODD_NAMES = [
 ]
 
 
-def make_env(allowed: tuple[str, ...] = TOOL_NAMES) -> TerminalEnv:
+def make_env(allowed: tuple[str, ...] = TOOL_NAMES, files: dict[str, str] | None = None) -> TerminalEnv:
     task = TerminalTask(
         task_id="t",
         family="set:ini->ini",
@@ -47,7 +47,7 @@ def make_env(allowed: tuple[str, ...] = TOOL_NAMES) -> TerminalEnv:
         split="train",
         seed=0,
         objective="Set port to 81 in app.ini.",
-        files=dict(FILES),
+        files=dict(FILES) if files is None else files,
         allowed_tools=list(allowed),
         step_budget=8,
         token_budget=320,
