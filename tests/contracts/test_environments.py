@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import msgspec
 import pytest
 
+from recipe.agent_contracts.canonical import canonical_json
+from recipe.agent_contracts.transition.actions import Action
+from recipe.agent_contracts.transition.canonical_state import CanonicalStateEnv
 from recipe.agent_contracts.transition.conformance import ContractCase, Finding, Property, Verdict, check_environment
-from recipe.agent_contracts.transition.env import Capabilities
+from recipe.agent_contracts.transition.env import Capabilities, ToolSchema
 from recipe.agent_contracts.transition.envs.terminal.env import TerminalEnv
 from recipe.agent_contracts.transition.state import SnapshotKind
+from recipe.agent_contracts.transition.tree import Directory
 from tests.contracts import broken
 from tests.contracts.env_contract import EnvContract
 from tests.contracts.toy import ACTIONS, OfficeEnv
@@ -82,3 +90,20 @@ def test_a_different_reward_for_the_same_actions_is_found():
     (finding,) = check_environment(Moody, pause_seconds=0.0).failed
     assert finding.property is Property.REPLAY_IS_EXACT
     assert "reward" in finding.divergence
+
+
+def test_the_environment_in_the_docs_keeps_the_contract():
+    page = (Path(__file__).parents[2] / "docs" / "environments.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = {
+        "Action": Action,
+        "CanonicalStateEnv": CanonicalStateEnv,
+        "ContractCase": ContractCase,
+        "Directory": Directory,
+        "MyWorld": msgspec.defstruct("MyWorld", [("count", int)], frozen=True),
+        "ToolSchema": ToolSchema,
+        "canonical_json": canonical_json,
+    }
+    exec(code, names)
+    report = check_environment(names["MyEnv"], pause_seconds=0.0)
+    assert [finding.verdict for finding in report.findings] == [Verdict.HOLDS] * len(Property)
