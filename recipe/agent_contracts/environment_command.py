@@ -27,7 +27,8 @@ def check(
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     # A console script's path starts at its own folder; the author's module is in the folder they are in.
-    sys.path.insert(0, "")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
     try:
         cases = cases_of(load(environment))
     except ValueError as error:

@@ -42,11 +42,15 @@ def contradictions(config: Config, experiment: Experiment) -> list[str]:
 def _snapshots(config: Config, experiment: Experiment) -> Iterator[str]:
     """What the experiment needs of snapshots and the environment does not promise."""
     section, domain = "contract.environment", "contract.environment.domain"
-    declared = capabilities_of(experiment.environment.domain)
-    yield from (
-        clash(config, f"{section}.{key}", domain, f"its environment declares {has}", fix)
-        for key, has, fix in unmet_needs(declared, experiment.environment)
+    environment = experiment.environment
+    unmet = unmet_needs(
+        capabilities_of(environment.domain),
+        snapshot_backend=environment.snapshot_backend,
+        base_snapshot_per_task=environment.base_snapshot_per_task,
+        branching=environment.branching,
     )
+    for key, declared, fix in unmet:
+        yield clash(config, f"{section}.{key}", domain, f"its environment declares {declared}", fix)
 
 
 def _optimizer_steps(config: Config, experiment: Experiment) -> Iterator[str]:

@@ -15,7 +15,7 @@ import msgspec
 
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action
-from recipe.agent_contracts.transition.env import Capabilities, ToolSchema, Transition, check_restorable
+from recipe.agent_contracts.transition.env import Capabilities, ToolSchema, Transition, check_forkable, check_restorable
 from recipe.agent_contracts.transition.state import NO_ENTROPY, Entropy, Snapshot, SnapshotKind, SnapshotRef
 from recipe.agent_contracts.transition.termination import Termination
 from recipe.agent_contracts.transition.tree import Directory
@@ -138,6 +138,7 @@ class CanonicalStateEnv(ABC, Generic[WorldT]):
 
     def fork(self, snapshot: Snapshot, branch_id: str) -> Self:
         """Another instance over the same tasks that holds the snapshot's world by reference."""
+        check_forkable(self)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.restore(snapshot)

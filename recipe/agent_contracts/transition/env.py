@@ -121,9 +121,11 @@ def check_restorable(env: AgentEnv, snapshot: Snapshot) -> None:
     """What every `restore` checks first.
 
     Raises:
-        ContractViolation: when the snapshot is not one of this environment's.
+        ContractViolation: when restoring is not among the capabilities, or the snapshot not one of this environment's.
     """
     ref = snapshot.ref
+    if not env.capabilities.restore:
+        raise ContractViolation("transition.restore", "an environment that claims restore", env.capabilities)
     if (ref.env_version, ref.kind) != (env.env_version, env.capabilities.snapshot_kind):
         raise ContractViolation(
             "transition.restore",
@@ -131,3 +133,13 @@ def check_restorable(env: AgentEnv, snapshot: Snapshot) -> None:
             found=f"a {ref.kind} snapshot of {ref.env_version}",
             evidence=f"snapshot {ref.label!r} of task {ref.task_id}",
         )
+
+
+def check_forkable(env: AgentEnv) -> None:
+    """What every `fork` checks first.
+
+    Raises:
+        ContractViolation: when forking is not among the capabilities.
+    """
+    if not env.capabilities.fork:
+        raise ContractViolation("transition.fork", "an environment that claims fork", env.capabilities)

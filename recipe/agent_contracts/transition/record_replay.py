@@ -103,7 +103,5 @@ class RecordReplayEnv:
         self._parent = snapshot.ref
 
     def fork(self, snapshot: Snapshot, branch_id: str) -> AgentEnv:
-        """Refused."""
-        raise ContractViolation(
-            "transition.fork", "an environment that can fork", SnapshotKind.RECORD_REPLAY, branch_id
-        )
+        """Refused: not among the capabilities."""
+        raise ContractViolation("transition.fork", "an environment that claims fork", self.capabilities)

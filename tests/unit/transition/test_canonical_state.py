@@ -13,13 +13,14 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action, InvalidReason
 from recipe.agent_contracts.transition.canonical_state import CanonicalStateEnv
-from recipe.agent_contracts.transition.env import ToolSchema
+from recipe.agent_contracts.transition.env import Capabilities, ToolSchema
 from recipe.agent_contracts.transition.envs.terminal.env import TerminalEnv
 from recipe.agent_contracts.transition.snapshots import BlobStore, SnapshotStore
-from recipe.agent_contracts.transition.state import Entropy
+from recipe.agent_contracts.transition.state import Entropy, SnapshotKind
 from recipe.agent_contracts.transition.termination import Termination
 from recipe.agent_contracts.transition.tree import Directory, File
 from tests.contracts.toy import OfficeEnv
+from tests.support import case
 from tests.unit.transition.envs.test_terminal_env import FILES, ODD_NAMES, make_env
 from tests.unit.transition.trees import names
 
@@ -224,3 +225,26 @@ def test_a_restored_final_state_takes_no_more_steps():
     fork = env.fork(env.snapshot("final"), "1")
     with pytest.raises(ContractViolation, match="running episode"):
         fork.step(Action("tool", "list_files", {}))
+
+
+class Unforkable(OfficeEnv):
+    capabilities = Capabilities(snapshot_kind=SnapshotKind.CANONICAL_STATE)
+
+
+@pytest.mark.parametrize("use", [lambda env, s: env.restore(s), lambda env, s: env.fork(s, "1")])
+def test_what_is_not_claimed_is_refused(use):
+    env = Unforkable()
+    env.reset("office", 0)
+    with pytest.raises(ContractViolation, match="an environment that claims"):
+        use(env, env.snapshot("s"))
+
+
+def test_concurrent_episodes_read_their_own_writes():
+    schedule, right = case("H13")["input"]["schedule"], case("H13")["check"]
+    envs = {rollout: make_env() for rollout, *_ in schedule}
+    for rollout, call, path, *written in schedule:
+        if call == "put":
+            envs[rollout].step(Action("tool", "write_file", {"path": path, "content": written[0]}))
+        else:
+            read = envs[rollout].step(Action("tool", "read_file", {"path": path})).observation
+            assert read == right[f"{rollout}_get"]

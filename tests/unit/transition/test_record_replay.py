@@ -52,7 +52,7 @@ def test_a_world_that_answers_otherwise_is_not_restored():
 
 def test_it_never_forks():
     env = started(OfficeEnv())
-    with pytest.raises(ContractViolation, match="can fork"):
+    with pytest.raises(ContractViolation, match="claims fork"):
         env.fork(env.snapshot("s"), "1")
 
 
