@@ -135,7 +135,7 @@ class Probe:
             self.same(turn, "exported state", self.reference.exports[turn], sha256_bytes(env.export_state()))
 
     def follow(self, env: AgentEnv, start: int, stop: int | None = None) -> None:
-        """Take the case's actions from `start` on, comparing each step."""
+        """Take the case's actions from `start` on, comparing each step, and the reward when none is left."""
         for turn in range(start, self.num_actions if stop is None else stop):
             step, expected = take(env, self.case.actions[turn]), self.reference.steps[turn]
             if self.exact:
@@ -144,6 +144,8 @@ class Probe:
                 self.same(turn + 1, "state version", expected.state_version, step.state_version)
             self.same(turn + 1, "state version and state hash", step.state_version, env.state_hash())
             self.at(env, turn + 1)
+        if stop is None and self.exact and self.case.score is not None:
+            self.same(self.num_actions, "reward", self.reference.score, self.case.score(env.export_state()))
 
 
 def take(env: AgentEnv, action: Action) -> Step:
