@@ -9,9 +9,11 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from recipe.agent_contracts import environment_command
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(environment_command.app, name="env")
 # Redirected output keeps its columns instead of being squeezed into 80 characters.
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
 

@@ -49,9 +49,11 @@ class Environment:
     """Policy and observation tokens after the prompt."""
     tool_timeout_seconds: Seconds
     reset_each_episode: Literal[True]
-    snapshot_backend: Literal["canonical_state"]
+    snapshot_backend: Literal["canonical_state", "workspace", "record_replay"]
+    """What the environment's snapshots hold. record_replay: the experiment accepts partial replay."""
     base_snapshot_per_task: Literal[True]
     branching: Literal[False]
+    """Whether turns fork."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,7 +60,7 @@ class Replayer:
         env.reset(identity.task_id, identity.seed)
         pairs: list[tuple[int, str, Any, Any]] = [
             (0, "env_version", identity.env_version, env.env_version),
-            (0, "base_snapshot_id", turns[0].base_snapshot_id, sha256_bytes(env.export_state())),
+            (0, "base_snapshot_id", turns[0].base_snapshot_id, env.state_hash()),
         ]
         for record in turns:
             if record.observation is not None:
