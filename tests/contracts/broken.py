@@ -71,6 +71,6 @@ class MutatesOnInvalid(OfficeEnv):
         transition = super().step(action)
         if action.kind == "invalid":
             office: Office = self._episode().world
-            refused = office.files.set("refused", File(b"1"))
-            self._running = msgspec.structs.replace(self._episode(), world=Office(refused, office.entropy))
+            refused = Office(office.files.set("refused", File(b"1")), office.entropy)
+            self._running = msgspec.structs.replace(self._episode(), world=refused, tree=self._tree(refused))
         return transition

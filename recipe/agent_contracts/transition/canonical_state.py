@@ -15,8 +15,15 @@ import msgspec
 
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action
-from recipe.agent_contracts.transition.env import Capabilities, ToolSchema, Transition, check_forkable, check_restorable
-from recipe.agent_contracts.transition.state import NO_ENTROPY, Entropy, Snapshot, SnapshotKind, SnapshotRef
+from recipe.agent_contracts.transition.env import (
+    Capabilities,
+    ToolSchema,
+    Transition,
+    check_forkable,
+    check_restorable,
+    seal,
+)
+from recipe.agent_contracts.transition.state import NO_ENTROPY, Entropy, Origin, Snapshot, SnapshotKind
 from recipe.agent_contracts.transition.termination import Termination
 from recipe.agent_contracts.transition.tree import Directory
 
@@ -26,10 +33,10 @@ WorldT = TypeVar("WorldT")
 class _Running(msgspec.Struct, frozen=True):
     """The episode of an instance."""
 
-    task_id: str
-    seed: int
+    origin: Origin
     world: Any
-    parent: SnapshotRef | None = None
+    tree: Directory
+    """Of the world, so that its hashes are made once."""
 
 
 class CanonicalStateEnv(ABC, Generic[WorldT]):
@@ -88,7 +95,7 @@ class CanonicalStateEnv(ABC, Generic[WorldT]):
         """
         self._check_known(task_id)
         message, world = self._initial(task_id, seed)
-        self._running = _Running(task_id, seed, world)
+        self._running = _Running(Origin(task_id, seed), world, self._tree(world))
         return message
 
     def step(self, action: Action) -> Transition:
@@ -99,12 +106,13 @@ class CanonicalStateEnv(ABC, Generic[WorldT]):
         """
         running = self._episode()
         world, observation, ended = self._apply(running.world, action)
-        self._running = _Running(running.task_id, running.seed, world, running.parent)
-        return Transition(observation, self._tree(world).blob_hash, ended)
+        tree = running.tree if world is running.world else self._tree(world)
+        self._running = _Running(running.origin, world, tree)
+        return Transition(observation, tree.blob_hash, ended)
 
     def state_hash(self) -> str:
         """Hash of the world's tree; an edit costs the directories on its path."""
-        return self._tree(self._episode().world).blob_hash
+        return self._episode().tree.blob_hash
 
     def export_state(self) -> bytes:
         """The world as the verifier reads it."""
@@ -113,28 +121,18 @@ class CanonicalStateEnv(ABC, Generic[WorldT]):
     def snapshot(self, label: str) -> Snapshot:
         """Seal the present world: a reference to it, and its name."""
         running = self._episode()
-        tree, entropy = self._tree(running.world), self._entropy(running.world)
-        ref = SnapshotRef(
-            kind=self.capabilities.snapshot_kind,
-            exact_replay=self.capabilities.exact_replay,
-            label=label,
-            task_id=running.task_id,
-            seed=running.seed,
-            env_version=self.env_version,
-            parent_snapshot_id=None if running.parent is None else running.parent.snapshot_id,
-            state_hash=tree.blob_hash,
-            content_hash=tree.blob_hash,
-            entropy_hash=entropy.entropy_hash,
-        )
-        self._running = _Running(running.task_id, running.seed, running.world, ref)
-        return Snapshot(ref, tree, entropy)
+        snapshot = seal(self, label, running.origin, running.tree, self._entropy(running.world))
+        origin = msgspec.structs.replace(running.origin, parent=snapshot.ref)
+        self._running = _Running(origin, running.world, running.tree)
+        return snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
         """Take the snapshot's world by reference."""
         check_restorable(self, snapshot)
-        self._check_known(snapshot.ref.task_id)
+        ref = snapshot.ref
+        self._check_known(ref.task_id)
         world = self._load(snapshot.tree, snapshot.entropy)
-        self._running = _Running(snapshot.ref.task_id, snapshot.ref.seed, world, snapshot.ref)
+        self._running = _Running(Origin(ref.task_id, ref.seed, ref), world, snapshot.tree)
 
     def fork(self, snapshot: Snapshot, branch_id: str) -> Self:
         """Another instance over the same tasks that holds the snapshot's world by reference."""

@@ -14,8 +14,9 @@ import msgspec
 
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action
-from recipe.agent_contracts.transition.state import Snapshot, SnapshotKind
+from recipe.agent_contracts.transition.state import NO_ENTROPY, Entropy, Origin, Snapshot, SnapshotKind, SnapshotRef
 from recipe.agent_contracts.transition.termination import Termination
+from recipe.agent_contracts.transition.tree import Directory
 
 
 class ToolSchema(msgspec.Struct, frozen=True):
@@ -115,6 +116,28 @@ class AgentEnv(Protocol):
     def tools(self) -> list[ToolSchema]:
         """The tools this task allows, in the order the model sees them."""
         ...
+
+
+def seal(env: AgentEnv, label: str, origin: Origin, tree: Directory, entropy: Entropy = NO_ENTROPY) -> Snapshot:
+    """Name a state: how every `snapshot` ends.
+
+    Args:
+        origin: Of the running episode; the environment goes on with the new reference as its parent.
+        tree: What the environment's kind of snapshot holds.
+    """
+    ref = SnapshotRef(
+        kind=env.capabilities.snapshot_kind,
+        exact_replay=env.capabilities.exact_replay,
+        label=label,
+        task_id=origin.task_id,
+        seed=origin.seed,
+        env_version=env.env_version,
+        parent_snapshot_id=None if origin.parent is None else origin.parent.snapshot_id,
+        state_hash=env.state_hash(),
+        content_hash=tree.blob_hash,
+        entropy_hash=entropy.entropy_hash,
+    )
+    return Snapshot(ref, tree, entropy)
 
 
 def check_restorable(env: AgentEnv, snapshot: Snapshot) -> None:

@@ -13,8 +13,8 @@ import msgspec
 
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action
-from recipe.agent_contracts.transition.env import AgentEnv, Capabilities, ToolSchema, Transition, check_restorable
-from recipe.agent_contracts.transition.state import NO_ENTROPY, Snapshot, SnapshotKind, SnapshotRef
+from recipe.agent_contracts.transition.env import AgentEnv, Capabilities, ToolSchema, Transition, check_restorable, seal
+from recipe.agent_contracts.transition.state import Origin, Snapshot, SnapshotKind
 from recipe.agent_contracts.transition.tree import Directory
 
 _RECORD = "record.json"
@@ -44,13 +44,12 @@ class RecordReplayEnv:
     def __init__(self, inner: StepOnlyEnv) -> None:
         self.env_version = inner.env_version
         self._inner = inner
-        self._task: tuple[str, int] | None = None
+        self._origin: Origin | None = None
         self._record: tuple[tuple[Action, Transition], ...] = ()
-        self._parent: SnapshotRef | None = None
 
     def reset(self, task_id: str, seed: int) -> str:
         observation = self._inner.reset(task_id, seed)
-        self._task, self._record, self._parent = (task_id, seed), (), None
+        self._origin, self._record = Origin(task_id, seed), ()
         return observation
 
     def step(self, action: Action) -> Transition:
@@ -69,22 +68,12 @@ class RecordReplayEnv:
 
     def snapshot(self, label: str) -> Snapshot:
         """The actions so far; the world itself is not in it."""
-        if self._task is None:
+        if self._origin is None:
             raise ContractViolation("transition.reset", "reset before the first snapshot", "no task", self.env_version)
         tree = Directory.from_files({_RECORD: msgspec.json.encode(self._record)})
-        self._parent = SnapshotRef(
-            kind=SnapshotKind.RECORD_REPLAY,
-            exact_replay=False,
-            label=label,
-            task_id=self._task[0],
-            seed=self._task[1],
-            env_version=self.env_version,
-            parent_snapshot_id=None if self._parent is None else self._parent.snapshot_id,
-            state_hash=self._inner.state_hash(),
-            content_hash=tree.blob_hash,
-            entropy_hash=NO_ENTROPY.entropy_hash,
-        )
-        return Snapshot(self._parent, tree, NO_ENTROPY)
+        snapshot = seal(self, label, self._origin, tree)
+        self._origin = msgspec.structs.replace(self._origin, parent=snapshot.ref)
+        return snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
         """Reset and repeat.
@@ -100,7 +89,7 @@ class RecordReplayEnv:
             if found != recorded:
                 evidence = f"turn {turn} of task {snapshot.ref.task_id}: {action}"
                 raise ContractViolation("transition.restore", recorded, found, evidence)
-        self._parent = snapshot.ref
+        self._origin = Origin(snapshot.ref.task_id, snapshot.ref.seed, snapshot.ref)
 
     def fork(self, snapshot: Snapshot, branch_id: str) -> AgentEnv:
         """Refused: not among the capabilities."""

@@ -91,6 +91,15 @@ class SnapshotRef(msgspec.Struct, frozen=True, kw_only=True):
         return sha256_json(self)
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """Where the state of a running episode comes from: what an environment remembers for provenance."""
+
+    task_id: str
+    seed: int
+    parent: SnapshotRef | None = None
+    """What was snapshotted, restored or forked last since the reset."""
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """A snapshot in memory. `snapshots.SnapshotStore` writes and reads it."""
 

@@ -44,7 +44,7 @@ class TerminalEnv(CanonicalStateEnv[World]):
     @property
     def task(self) -> TerminalTask:
         """The task of the running episode."""
-        task: TerminalTask = self._tasks[self._episode().task_id]
+        task: TerminalTask = self._tasks[self._episode().origin.task_id]
         return task
 
     def tools(self) -> list[ToolSchema]:
