@@ -34,7 +34,7 @@ stage() {
 }
 
 stage setup      "5 minutes, none when .venv is up to date" bash scripts/setup.sh
-stage tests      "30 minutes" "$VENV/bin/python" -m pytest -m "e2e or not e2e" --timeout=1800
+stage tests      "60 minutes" "$VENV/bin/python" -m pytest -m "e2e or nightly or not e2e" --timeout=3600
 stage properties "10 minutes" env HYPOTHESIS_PROFILE=nightly "$VENV/bin/python" -m pytest -m "not e2e" tests/unit
 stage smoke      "30 minutes" bash scripts/smoke.sh "$@"
 

@@ -4,11 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from recipe.agent_contracts.canonical import canonical_json, sha256_bytes
+from recipe.agent_contracts.canonical import canonical_json
 from recipe.agent_contracts.transition.actions import Action
-from recipe.agent_contracts.transition.env import ToolSchema, Transition
+from recipe.agent_contracts.transition.canonical_state import CanonicalStateEnv
+from recipe.agent_contracts.transition.env import ToolSchema
 from recipe.agent_contracts.transition.episode import Limits
+from recipe.agent_contracts.transition.state import Entropy
 from recipe.agent_contracts.transition.termination import Termination
+from recipe.agent_contracts.transition.tree import Directory
 
 _CASES = json.loads((Path(__file__).parent / "cases" / "cases.json").read_text())
 
@@ -18,31 +21,36 @@ def case(identifier: str) -> dict[str, Any]:
     return next(entry for entry in _CASES if entry["id"] == identifier)
 
 
-class CounterEnv:
-    """An environment whose state is a counter: `add` raises it, `finish` ends the episode."""
+class CounterEnv(CanonicalStateEnv[int]):
+    """An environment whose state is a counter: `add` raises it, `finish` ends the episode. It knows the task `t`."""
 
     env_version = "counter-v1"
 
     def __init__(self) -> None:
-        self.value = 0
-
-    def reset(self, task_id: str, seed: int) -> str:
-        self.value = seed
-        return f"count {task_id}"
-
-    def step(self, action: Action) -> Transition:
-        if action.kind == "tool":
-            self.value += 1
-        ended = Termination.AGENT_FINISH if action.kind in ("finish", "abstain") else None
-        observation = f"error: {action.invalid_reason}" if action.kind == "invalid" else str(self.value)
-        return Transition(observation, sha256_bytes(self.export_state()), ended)
-
-    def export_state(self) -> bytes:
-        return canonical_json({"value": self.value})
+        super().__init__({"t": None})
 
     def tools(self) -> list[ToolSchema]:
         nothing = {"type": "object", "properties": {}, "additionalProperties": False}
         return [ToolSchema("add", "Add one.", nothing), ToolSchema("finish", "End.", nothing)]
+
+    def _initial(self, task_id: str, seed: int) -> tuple[str, int]:
+        return f"count {task_id}", seed
+
+    def _apply(self, world: int, action: Action) -> tuple[int, str, Termination | None]:
+        if action.kind == "invalid":
+            return world, f"error: {action.invalid_reason}", None
+        if action.kind == "tool":
+            return world + 1, str(world + 1), None
+        return world, str(world), Termination.AGENT_FINISH
+
+    def _tree(self, world: int) -> Directory:
+        return Directory.from_files({"value": str(world).encode()})
+
+    def _load(self, tree: Directory, entropy: Entropy) -> int:
+        return int(tree.files["value"].data)
+
+    def _export(self, world: int) -> bytes:
+        return canonical_json({"value": world})
 
 
 class ByteRenderer:

@@ -81,6 +81,8 @@ def check(config: DictConfig) -> Experiment:
     preflight.check_model(config.actor_rollout_ref.model.path, config.actor_rollout_ref.model.tokenizer_path)
     preflight.check_data(Path(config.data.train_files), Path(config.data.val_files), experiment)
     _check_prompts(config)
+    for key in _fixed_ports(config):
+        preflight.check_port_free(OmegaConf.select(config, key), key)
     plugin.assert_registered()
     return experiment
 
@@ -175,6 +177,16 @@ def process_environment(folder: Path) -> dict[str, str]:
         # A user's own modules (environments, tools) come after ours.
         environment["VERL_USE_EXTERNAL_MODULES"] = ",".join(["verl_ext.plugin", *filter(None, modules)])
     return environment
+
+
+def _fixed_ports(config: DictConfig) -> list[str]:
+    """Keys of the ports that the configuration fixes. Every other server of a run takes whichever port is free."""
+    fixed = []
+    if config.transfer_queue.metrics.enabled and config.transfer_queue.metrics.port:
+        fixed.append("transfer_queue.metrics.port")
+    if config.ray_kwargs.ray_init.get("include_dashboard") and config.ray_kwargs.ray_init.get("dashboard_port"):
+        fixed.append("ray_kwargs.ray_init.dashboard_port")
+    return fixed
 
 
 def _check_prompts(config: DictConfig) -> None:

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from recipe.agent_contracts import environment_command
 from recipe.agent_contracts.commands import replay, runs, trace
 from recipe.agent_contracts.commands.output import RunFolder, console
 from recipe.agent_contracts.commands.output import fail as _fail
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(environment_command.app, name="env")
 app.command()(replay.replay)
 app.add_typer(trace.app, name="trace")
 app.add_typer(runs.app, name="runs")
@@ -59,7 +61,7 @@ def resume(
 
 @app.command()
 def rollout(
-    task: Annotated[str, typer.Option(help="<split>:<index>, e.g. train:0 or heldout_known_style:7")],
+    task: Annotated[str, typer.Option(help="<domain>/<split>:<index>, e.g. terminal/train:0")],
     n: Annotated[int, typer.Option(min=1, help="Episodes")] = 8,
     model: Annotated[Path | None, typer.Option(help="Hugging Face folder; the cold-started policy by default")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="Tokenizer folder, where it is not the model's")] = None,
@@ -70,11 +72,11 @@ def rollout(
     from recipe.agent_contracts import play
 
     try:
-        playable = play.find_task(task, seed)
+        row = play.find_task(task, seed)
         weights, words = _policy_folders(model, tokenizer)
     except (ValueError, FileNotFoundError) as error:
         _fail(str(error), code=2)
-    play.play_task(playable, weights, words, n, temperature, seed)
+    play.play_task(row, weights, words, n, temperature, seed)
 
 
 @app.command()
@@ -93,7 +95,7 @@ def export(
     run: RunFolder,
     out: Annotated[Path, typer.Argument(help="New folder for the Hugging Face model")],
     step: Annotated[int, typer.Option(help="Which checkpoint")],
-    merge: Annotated[bool, typer.Option(help="LoRA: add the adapter to the base weights")] = False,
+    merge: Annotated[bool, typer.Option(help="LoRA: write the whole model, not the adapter alone")] = False,
 ) -> None:
     """Write a checkpoint as a Hugging Face folder with its manifest, and prove that it is what was served."""
     from recipe.agent_contracts import export as exporter
@@ -124,10 +126,12 @@ def policy(
 
 
 def _policy_folders(model: Path | None, tokenizer: Path | None) -> tuple[Path, Path]:
+    from recipe.agent_contracts.policy.tokenizer import folder_of
+
     if model is not None:
         if not model.is_dir():
             raise FileNotFoundError(f"--model {model} is not a folder")
-        return model, tokenizer or model
+        return model, tokenizer or folder_of(model)
     folder = _cold_started()
     return folder / "model", folder / "tokenizer"
 

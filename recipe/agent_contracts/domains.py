@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from recipe.agent_contracts.transition.env import Capabilities
+
 
 class Domain(msgspec.Struct, frozen=True):
     """One task domain."""
@@ -18,12 +20,18 @@ class Domain(msgspec.Struct, frozen=True):
     """`module:function` that opens an environment for one task: f(task_json) -> (AgentEnv, task)."""
     verifier: str
     """`module:Class` of the verifier."""
+    find_row: str | None = None
+    """`module:function` that gives one task by name, for playing without a data file: f(split, index, seed) -> row."""
+    environment_class: str | None = None
+    """`module:Class` of the environment, for its capabilities. None: it declares none."""
 
 
 DOMAINS = {
     "terminal": Domain(
         environment="recipe.agent_contracts.transition.envs.terminal.env:open_task",
         verifier="recipe.agent_contracts.verification.terminal:TerminalVerifier",
+        find_row="recipe.agent_contracts.transition.envs.terminal.dataset:find_row",
+        environment_class="recipe.agent_contracts.transition.envs.terminal.env:TerminalEnv",
     ),
 }
 
@@ -38,6 +46,19 @@ def domain_of(data_source: str) -> Domain:
     if name not in DOMAINS:
         raise ValueError(f"data_source={data_source!r} names no task domain; known: {sorted(DOMAINS)}")
     return DOMAINS[name]
+
+
+def capabilities_of(name: str) -> Capabilities:
+    """What the environment of a registered domain promises of its snapshots.
+
+    Raises:
+        ValueError: when its class cannot be imported.
+    """
+    path = DOMAINS[name].environment_class
+    if path is None:
+        return Capabilities()
+    declared: Capabilities = load(path).capabilities
+    return declared
 
 
 def load(path: str) -> Any:

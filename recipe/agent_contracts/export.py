@@ -1,14 +1,13 @@
 """Exports a checkpoint as a Hugging Face folder and proves that it is the policy that was served.
 
-The shards are joined in the precision they were trained in. The proof recomputes log probabilities of recorded turns
-that the engine sampled with these very weights, and compares them with what the engine reported.
+The shards are joined in the precision they were trained in (verl 0.9.1's own merger casts to bfloat16). The proof
+recomputes log probabilities of recorded turns that the engine sampled with these very weights, and compares them with
+what the engine reported; the tokenizer is proved by encoding the same texts.
 """
 
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -16,9 +15,11 @@ from typing import Any
 
 import msgspec
 import torch
+import yaml
 
 from recipe.agent_contracts.canonical import canonical_json
 from recipe.agent_contracts.errors import ContractViolation
+from recipe.agent_contracts.policy import tokenizer
 from recipe.agent_contracts.policy.manifest import PolicyManifest, files_checksum
 from recipe.agent_contracts.transition.snapshots import write_atomically
 from recipe.agent_contracts.transition.trajectory import TurnRecord, episodes
@@ -40,20 +41,21 @@ class Exported(msgspec.Struct, frozen=True):
     """None: there was nothing to compare."""
 
 
-def export(run: Path, step: int, out: Path, merge: bool, dtype: str = "float32") -> Exported:
-    """Write `out` with weights, config, tokenizer and manifest.json.
+def export(run: Path, step: int, out: Path, merge: bool) -> Exported:
+    """Write `out`: weights and config, or for LoRA the adapter alone; the tokenizer; manifest.json.
+
+    The tokenizer lies beside the weights, or in `out/tokenizer` where transformers would read it differently there.
 
     Args:
         run: Run folder.
         step: Checkpoint's step, which is also the policy version.
         out: A folder that does not exist yet.
-        merge: For LoRA, add the adapter to the base weights instead of exporting it beside them.
-        dtype: The engine's dtype, which sets the tolerance of the proof.
+        merge: For LoRA, write the whole model with the adapter added to its weights.
 
     Raises:
         FileNotFoundError: naming the steps that have a checkpoint.
         FileExistsError: when `out` exists.
-        ContractViolation: ``policy.export`` when reloaded weights disagree with what was served.
+        ContractViolation: ``policy.export`` when what was written is not what was served.
     """
     checkpoint = run / "checkpoints" / f"global_step_{step}" / "actor"
     if not checkpoint.is_dir():
@@ -61,35 +63,56 @@ def export(run: Path, step: int, out: Path, merge: bool, dtype: str = "float32")
         raise FileNotFoundError(f"{checkpoint} does not exist; checkpoints of this run: {steps}")
     if out.exists():
         raise FileExistsError(f"{out} exists; give a new folder")
+    settings = yaml.safe_load((run / "experiment.yaml").read_text())["actor_rollout_ref"]
     partial = out.with_name(out.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    _merge_shards(checkpoint, partial)
-    if merge:
-        _merge_adapter(partial)
-    exported = _prove(run, step, partial, out, dtype)
+    _write_weights(checkpoint, settings["model"], partial, merge)
+    turns = list(islice(_turns_of_version(run, step), NUM_PROBE_TURNS))
+    source = settings["model"]["tokenizer_path"] or settings["model"]["path"]
+    tokenizer.write_beside(source, partial, [context for context, _ in turns])
+    exported = _prove(run, partial, out, turns, settings["rollout"]["dtype"])
     partial.rename(out)
     return exported
 
 
-def _merge_shards(checkpoint: Path, target: Path) -> None:
-    ranks = sorted(checkpoint.glob("model_world_size_*_rank_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
-    shards = [torch.load(path, map_location="cpu", weights_only=False) for path in ranks]
-    if any("lora_" in name for name in shards[0]):
-        _merge_with_verl(checkpoint, target)
-        return
+def _write_weights(checkpoint: Path, settings: dict[str, Any], target: Path, merge: bool) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(checkpoint / "huggingface")
+    ranks = sorted(checkpoint.glob("model_world_size_*_rank_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
+    shards = [torch.load(path, map_location="cpu", weights_only=False) for path in ranks]
     joined = {name: _join([shard[name] for shard in shards]) for name in shards[0]}
+    is_lora = any("lora_" in name for name in joined)
+    if merge and not is_lora:
+        raise ContractViolation("policy.export", "a LoRA adapter to merge", "none in this checkpoint", str(checkpoint))
+    config = AutoConfig.from_pretrained(checkpoint / "huggingface")
     dtype = next(iter(joined.values())).dtype
     model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    if is_lora:
+        model = _with_adapter(model, settings)
     model.load_state_dict(joined)
-    shutil.copytree(checkpoint / "huggingface", target)
+    if merge:
+        model = model.merge_and_unload()
     model.save_pretrained(target)
 
 
+def _with_adapter(model: Any, settings: dict[str, Any]) -> Any:
+    """The model wrapped as verl's FSDP engine wraps it, so that the checkpoint's names fit."""
+    from peft import LoraConfig, TaskType, get_peft_model
+
+    model.name_or_path = settings["path"]  # what the adapter's config names as its base
+    keys = ("target_modules", "target_parameters", "exclude_modules")
+    config = LoraConfig(
+        task_type=TaskType.CAUSAL_LM,
+        r=settings["lora_rank"],
+        lora_alpha=settings["lora_alpha"],
+        bias="none",
+        **{key: settings.get(key) for key in keys},
+    )
+    return get_peft_model(model, config)
+
+
 def _join(parts: list[torch.Tensor]) -> torch.Tensor:
-    """The whole tensor of its FSDP shards, in its own precision (verl 0.9.1's merger casts to bfloat16)."""
+    """The whole tensor of its FSDP shards, in its own precision."""
     first = parts[0]
     if not hasattr(first, "placements"):
         return first
@@ -98,50 +121,20 @@ def _join(parts: list[torch.Tensor]) -> torch.Tensor:
     return torch.cat(locals_, dim=placement.dim) if placement.is_shard() else locals_[0]
 
 
-def _merge_with_verl(checkpoint: Path, target: Path) -> None:
-    """verl's own merger, which takes LoRA checkpoints apart into base weights (bfloat16) and adapter."""
-    command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
-    command += ["--local_dir", str(checkpoint), "--target_dir", str(target)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    if result.returncode != 0:
-        raise ContractViolation("policy.export", "verl.model_merger to succeed", result.stderr[-2000:], str(checkpoint))
-
-
-def _merge_adapter(folder: Path) -> None:
-    from peft import PeftModel
+def _prove(run: Path, folder: Path, out: Path, turns: list[tuple[list[int], TurnRecord]], dtype: str) -> Exported:
     from transformers import AutoModelForCausalLM
 
-    adapter = folder / "lora_adapter"
-    if not adapter.is_dir():
-        raise ContractViolation("policy.export", "a LoRA adapter to merge", "none in this checkpoint", str(folder))
-    merged: Any = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder), adapter).merge_and_unload()
-    merged.save_pretrained(folder)
-    shutil.rmtree(adapter)
-
-
-def _load(folder: Path) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    if (folder / "lora_adapter").is_dir():
-        from peft import PeftModel
-
-        model = PeftModel.from_pretrained(model, folder / "lora_adapter")
-    return model.eval()
-
-
-def _prove(run: Path, step: int, folder: Path, out: Path, dtype: str) -> Exported:
-    turns = list(islice(_turns_of_version(run, step), NUM_PROBE_TURNS))
     difference = None
     if turns:
-        model = _load(folder)
-        difference = max(_gap(model, context, record) for context, record in turns)
+        # A folder that holds an adapter is loaded on top of the base model that its config names.
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        difference = max(_gap(model.eval(), context, record) for context, record in turns)
         if difference > TOLERANCE[dtype]:
             raise ContractViolation(
                 "policy.export",
                 expected=f"log probabilities within {TOLERANCE[dtype]} of the served ones",
                 found=difference,
-                evidence=f"{len(turns)} turns of version {step} in {run / 'trajectories'}",
+                evidence=f"{len(turns)} turns of {turns[0][1].policy_manifest_hash} in {run / 'trajectories'}",
             )
     checksum = files_checksum(folder)
     manifest = _manifest(run, [record for _, record in turns], checksum)

@@ -46,21 +46,26 @@ class HuggingFacePolicy:
         mask = torch.tensor([[0] * (width - len(context)) + [1] * len(context) for context in contexts])
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         turns: list[tuple[list[int], list[float]]] = [([], []) for _ in contexts]
-        running = set(range(len(contexts)))
+        running = list(range(len(contexts)))
         cache = None
         while running:
-            output = self.model(
-                input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
-            )
-            cache = output.past_key_values
+            inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": positions, "past_key_values": cache}
+            output = self.model(**inputs, use_cache=True, logits_to_keep=1)
             tokens, logprobs = self._draw(output.logits[:, -1].float())
-            for row in list(running):
-                turns[row][0].append(int(tokens[row]))
-                turns[row][1].append(float(logprobs[row]))
-                if tokens[row] == self.end_of_turn_id or len(turns[row][0]) >= max_new_tokens[row]:
-                    running.discard(row)
-            ids, positions = tokens[:, None], positions[:, -1:] + 1
-            mask = torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
+            for row, token, logprob in zip(running, tokens.tolist(), logprobs.tolist(), strict=True):
+                turns[row][0].append(token)
+                turns[row][1].append(logprob)
+            alive = [
+                index
+                for index, row in enumerate(running)
+                if turns[row][0][-1] != self.end_of_turn_id and len(turns[row][0]) < max_new_tokens[row]
+            ]
+            cache = output.past_key_values
+            if len(alive) < len(running):
+                cache.batch_select_indices(torch.tensor(alive, dtype=torch.long))
+                running = [running[index] for index in alive]
+            ids, positions = tokens[alive, None], positions[alive, -1:] + 1
+            mask = torch.cat([mask[alive], torch.ones_like(ids)], dim=1)
         return turns
 
     def _draw(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,60 +11,45 @@ from rich.console import Console
 
 from recipe.agent_contracts import domains
 from recipe.agent_contracts.generation import HuggingFacePolicy, play
-from recipe.agent_contracts.transition.envs.terminal import generator, task
 from recipe.agent_contracts.transition.episode import Episode, Limits
 from recipe.agent_contracts.transition.parsers import DEFAULT, parser_named
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.verification.process import VerifierProcess
 
 
-class PlayableTask(msgspec.Struct, frozen=True):
-    """A task as a dataset row holds it."""
-
-    data_source: str
-    task_id: str
-    seed: int
-    messages: list[dict[str, str]]
-    task_json: str
-    grader: dict[str, Any]
-
-
-def find_task(name: str, seed: int) -> PlayableTask:
-    """The task `<split>:<index>` of the generator, e.g. `train:0` or `heldout_known_style:7`.
+def find_task(name: str, seed: int) -> dict[str, Any]:
+    """Dataset row of the task `<domain>/<split>:<index>`, e.g. `terminal/train:0`.
 
     Raises:
-        ValueError: naming the splits that exist.
+        ValueError: when there is no such task, naming what there is.
     """
-    split, _, index = name.partition(":")
-    if split not in task.SPLITS or not index.isdecimal():
-        raise ValueError(f"task {name!r} is not <split>:<index> with a split of {', '.join(task.SPLITS)}")
-    scenario = next(islice(generator.scenarios(split, seed), int(index), None))
-    return PlayableTask(
-        data_source=f"terminal/{split}",
-        task_id=scenario.task.task_id,
-        seed=scenario.task.seed,
-        messages=task.messages(scenario.task),
-        task_json=task.to_json(scenario.task),
-        grader=json.loads(task.to_json(scenario.grader)),
-    )
+    source, _, index = name.partition(":")
+    _, _, split = source.partition("/")
+    if not split or not index.isdecimal():
+        raise ValueError(f"task {name!r} is not <domain>/<split>:<index>, like terminal/train:0")
+    finder = domains.domain_of(source).find_row
+    if finder is None:
+        raise ValueError(f"the domain of {source!r} gives no tasks by name")
+    row: dict[str, Any] = domains.load(finder)(split, int(index), seed)
+    return row
 
 
-def open_episode(playable: PlayableTask, renderer: ChatTemplateRenderer, max_context_tokens: int) -> Episode:
+def open_episode(row: dict[str, Any], renderer: ChatTemplateRenderer, max_context_tokens: int) -> Episode:
     """A fresh episode whose only limits are the task's own budgets and the model's context."""
-    domain = domains.domain_of(playable.data_source)
-    env, opened = domains.load(domain.environment)(playable.task_json)
+    info = row["extra_info"]
+    env, task = domains.load(domains.domain_of(row["data_source"]).environment)(info["task"])
     limits = Limits(
-        step_budget=opened.step_budget,
-        token_budget=opened.token_budget,
+        step_budget=task.step_budget,
+        token_budget=task.token_budget,
         max_prompt_tokens=max_context_tokens,
         max_response_tokens=max_context_tokens,
         max_context_tokens=max_context_tokens,
     )
     parser = parser_named(DEFAULT)
-    return Episode(env, playable.task_id, playable.seed, playable.messages, renderer, parser, limits)
+    return Episode(env, info["task_id"], info["seed"], row["prompt"], renderer, parser, limits)
 
 
-def play_task(playable: PlayableTask, model: Path, tokenizer: Path, n: int, temperature: float, seed: int) -> int:
+def play_task(row: dict[str, Any], model: Path, tokenizer: Path, n: int, temperature: float, seed: int) -> int:
     """Play `n` episodes, print each as a transcript with mask and score, and return how many succeeded."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -73,20 +57,21 @@ def play_task(playable: PlayableTask, model: Path, tokenizer: Path, n: int, temp
     renderer = ChatTemplateRenderer(loaded)
     network = AutoModelForCausalLM.from_pretrained(model).eval()
     limit = network.config.max_position_embeddings
-    episodes = [open_episode(playable, renderer, limit) for _ in range(n)]
+    episodes = [open_episode(row, renderer, limit) for _ in range(n)]
     pad = loaded.pad_token_id if loaded.pad_token_id is not None else loaded.eos_token_id
     play(episodes, HuggingFacePolicy(network, renderer.end_of_turn_id, pad, temperature, seed))
-    verifier = VerifierProcess(domains.domain_of(playable.data_source).verifier, timeout_seconds=20.0)
+    verifier = VerifierProcess(domains.domain_of(row["data_source"]).verifier, timeout_seconds=20.0)
     console = Console(highlight=False)
-    console.print(f"[bold]{playable.task_id}[/bold]")
-    for message in playable.messages:
+    console.print(f"[bold]{row['extra_info']['task_id']}[/bold]")
+    for message in row["prompt"]:
         console.print(f"[dim]{message['role']}[/dim]\n{message['content']}", markup=True)
+    grader = json.loads(row["reward_model"]["ground_truth"])
     successes = 0
     try:
         for number, episode in enumerate(episodes):
             score = None
             if episode.termination is not None and episode.termination.is_outcome:
-                score = verifier.score(playable.grader, episode.env.export_state())
+                score = verifier.score(grader, episode.env.export_state())
                 successes += int(score.task_success == 1.0)
             _print_episode(console, number, episode, score)
     finally:

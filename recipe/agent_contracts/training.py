@@ -25,7 +25,8 @@ def train(overrides: list[str], run: Path | None, console: Console) -> Finished:
         ConfigContradiction: when the folder already holds a run.
     """
     folder = (run or _new_folder(overrides)).absolute()
-    if (folder / _OVERRIDES).exists():
+    # A start that was refused leaves no experiment behind, so that the same folder can be tried again.
+    if (folder / "experiment.yaml").exists():
         raise ConfigContradiction(f"{folder} already holds a run; resume it, or name another folder")
     write_atomically(folder / _OVERRIDES, json.dumps(overrides).encode())
     return _run(folder, overrides, console)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recipe.agent_contracts.canonical import sha256_bytes
 from recipe.agent_contracts.errors import RecordCorrupt
 from recipe.agent_contracts.transition.replay import Replayer, recorded_action
 from recipe.agent_contracts.transition.state_diff import state_diff
@@ -103,9 +102,9 @@ def _diffs(replayer: Replayer, turns: list[TurnRecord]) -> Iterator[list[str]]:
         if replayer.observation(record) is None:
             yield ["state: unchanged, the environment did not answer"]
             continue
-        env.step(recorded_action(record))
+        transition = env.step(recorded_action(record))
         before, state = state, env.export_state()
-        if sha256_bytes(state) != record.state_after:
+        if transition.state_version != record.state_after:
             yield ["state: replay gives another one than was recorded (agent-contracts replay says where)"]
             continue
         yield state_diff(before, state) or ["state: unchanged"]

@@ -80,9 +80,19 @@ def policy_folder(run: Path) -> Path:
     return Path(_experiment(run)["actor_rollout_ref"]["model"]["path"]).parent
 
 
-def heldout_file(run: Path) -> Path:
-    """The held-out tasks of a run."""
-    return Path(_experiment(run)["data"]["val_files"])
+def train_command(smoke_run: Path, run: Path, train_file: Path | None = None) -> list[str]:
+    """A training without evaluation, from the policy and the held-out tasks (and training tasks) of the shared run."""
+    policy, data = policy_folder(smoke_run), _experiment(smoke_run)["data"]
+    return [
+        str(REPOSITORY / ".venv/bin/agent-contracts"),
+        *("train", "--run", str(run)),
+        f"actor_rollout_ref.model.path={policy}/model",
+        f"actor_rollout_ref.model.tokenizer_path={policy}/tokenizer",
+        f"data.train_files={train_file or data['train_files']}",
+        f"data.val_files={data['val_files']}",
+        "trainer.val_before_train=false",
+        "trainer.test_freq=-1",
+    ]
 
 
 def _experiment(run: Path) -> dict[str, Any]:

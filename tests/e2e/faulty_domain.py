@@ -42,4 +42,8 @@ def open_faulty(task_json: str) -> tuple[FaultyEnv, TerminalTask]:
     return FaultyEnv({task.task_id: task}), task
 
 
-DOMAINS["faulty"] = Domain(environment="faulty_domain:open_faulty", verifier="faulty_domain:FaultyVerifier")
+DOMAINS["faulty"] = Domain(
+    environment="faulty_domain:open_faulty",
+    verifier="faulty_domain:FaultyVerifier",
+    environment_class="faulty_domain:FaultyEnv",
+)

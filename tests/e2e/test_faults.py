@@ -14,15 +14,7 @@ import pytest
 from recipe.agent_contracts.transition.envs.terminal.dataset import train_rows
 from recipe.agent_contracts.transition.trajectory import episodes
 from tests.e2e import fault_kinds
-from tests.e2e.conftest import (
-    GROUP_SIZE,
-    REPOSITORY,
-    TASKS_PER_BATCH,
-    heldout_file,
-    policy_folder,
-    read_tail,
-    run_limited,
-)
+from tests.e2e.conftest import GROUP_SIZE, TASKS_PER_BATCH, read_tail, run_limited, train_command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
@@ -43,13 +35,8 @@ def faulty_run(smoke_run: Path, rows, logs: Path) -> Path:
     pq.write_table(pa.Table.from_pylist(rows), data)
     run = smoke_run.parent / f"{smoke_run.name}-faulty"
     dying = [row["extra_info"]["task_id"] for row in rows if kind(row) == fault_kinds.VERIFIER_DIES]
-    policy = policy_folder(smoke_run)
-    command = [str(REPOSITORY / ".venv/bin/agent-contracts"), "train", "--run", str(run)]
-    command += [f"actor_rollout_ref.model.path={policy}/model"]
-    command += [f"actor_rollout_ref.model.tokenizer_path={policy}/tokenizer"]
-    command += [f"data.train_files={data}", f"data.val_files={heldout_file(smoke_run)}"]
-    command += ["trainer.total_training_steps=1", "trainer.val_before_train=false", "trainer.test_freq=-1"]
-    command += ["trainer.save_freq=-1", "contract.environment.tool_timeout_seconds=2.0"]
+    command = [*train_command(smoke_run, run, data), "trainer.total_training_steps=1", "trainer.save_freq=-1"]
+    command += ["contract.environment.tool_timeout_seconds=2.0"]
     log = logs / "faulty.log"
     print(f"\nlogs: {log} and {run}/train.log")
     code = run_limited(

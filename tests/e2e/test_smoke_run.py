@@ -19,7 +19,7 @@ from recipe.agent_contracts.policy.manifest import PolicyManifest
 from recipe.agent_contracts.transition.replay import Replayer
 from recipe.agent_contracts.transition.trajectory import TurnRecord, episodes, read_run
 from recipe.agent_contracts.transition.trajectory.context import contexts
-from tests.e2e.conftest import GROUP_SIZE, NUM_STEPS, REPOSITORY, TASKS_PER_BATCH, policy_folder, read_tail, run_limited
+from tests.e2e.conftest import GROUP_SIZE, NUM_STEPS, REPOSITORY, TASKS_PER_BATCH, read_tail, run_limited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
@@ -178,8 +178,7 @@ def test_an_exported_checkpoint_is_what_was_served_and_plays(smoke_run, tmp_path
     manifest = msgspec.json.decode((out / "manifest.json").read_bytes(), type=PolicyManifest)
     assert manifest.policy_version == NUM_STEPS
     assert manifest.weight_checksum is not None
-    play = [command[0], "rollout", "--task", "train:0", "--n", "2", "--model", str(out)]
-    play += ["--tokenizer", str(policy_folder(smoke_run) / "tokenizer")]
+    play = [command[0], "rollout", "--task", "terminal/train:0", "--n", "2", "--model", str(out)]
     assert run_limited(play, 300, log) == 0, read_tail(log)
     assert "of 2 succeeded" in read_tail(log)
 

@@ -48,12 +48,22 @@ def test_a_seed_fixes_what_is_sampled(model, tokenizer):
 
 def test_every_episode_is_played_to_an_end(model, tokenizer):
     renderer = ChatTemplateRenderer(tokenizer)
-    episodes = [open_episode(find_task("train:0", 1), renderer, 1024) for _ in range(3)]
+    episodes = [open_episode(find_task("terminal/train:0", 1), renderer, 1024) for _ in range(3)]
     play(episodes, policy(model, tokenizer, 1.0))
     assert all(episode.termination is not None for episode in episodes)
 
 
-@pytest.mark.parametrize("name", ["train", "train:x", "nowhere:0", ""])
-def test_a_task_that_does_not_exist_is_refused_with_the_splits_that_do(name):
-    with pytest.raises(ValueError, match="heldout_known_style"):
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("terminal/train", "terminal/train:0"),
+        ("terminal/train:x", "terminal/train:0"),
+        ("train:0", "terminal/train:0"),
+        ("terminal/nowhere:0", "heldout_known_style"),
+        ("nowhere/train:0", "terminal"),
+        ("", "terminal/train:0"),
+    ],
+)
+def test_a_task_that_does_not_exist_is_refused_with_what_there_is(name, known):
+    with pytest.raises(ValueError, match=known):
         find_task(name, 1)

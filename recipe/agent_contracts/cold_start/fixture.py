@@ -1,7 +1,7 @@
 """The cold-started policy as a cached fixture: `<cache>/cold_start/<key>/{model,tokenizer,report.json}`.
 
-The key is a hash over everything that decides the weights: the sources of the cold start, of the terminal
-environment and of the action parser, the configuration, and the versions of the libraries that compute. The model
+The key is a hash over everything that decides the weights: the sources that training imports, the configuration, and
+the versions of the libraries that compute. The model
 and the tokenizer lie in two folders, because AutoTokenizer replaces a custom pre-tokenizer beside a config.json.
 """
 
@@ -25,15 +25,36 @@ from recipe.agent_contracts.cold_start.config import EVAL_STREAM, ColdStartConfi
 
 _PACKAGE = Path(__file__).parent
 _CONTRACTS = _PACKAGE.parent
-_SOURCES = (_PACKAGE, _CONTRACTS / "transition" / "envs" / "terminal")
-_PARSER_MODULES = ("actions.py", "parsers/base.py", "parsers/hermes.py", "parsers/values.py")
-_PARSER = [_CONTRACTS / "transition" / name for name in _PARSER_MODULES]
+SOURCES = (
+    "canonical.py",
+    "cold_start",
+    "errors.py",
+    "generation.py",
+    "transition/__init__.py",
+    "transition/actions.py",
+    "transition/canonical_state.py",
+    "transition/env.py",
+    "transition/envs/terminal",
+    "transition/episode.py",
+    "transition/observations.py",
+    "transition/parsers",
+    "transition/rendering.py",
+    "transition/state.py",
+    "transition/termination.py",
+    "transition/tree.py",
+    "verification/__init__.py",
+    "verification/terminal.py",
+    "verification/verifier.py",
+)
+"""Files and folders under recipe/agent_contracts that decide the weights or the report; a test compares them with what
+training imports."""
 _LIBRARIES = ("tokenizers", "torch", "transformers")
 
 
 def cache_key(config: ColdStartConfig) -> str:
     """Sixteen hex digits that change whenever the weights could."""
-    files = sorted([*_PARSER, *(path for folder in _SOURCES for path in folder.iterdir() if path.is_file())])
+    named = [_CONTRACTS / source for source in SOURCES]
+    files = [file for path in named for file in (sorted(path.iterdir()) if path.is_dir() else [path]) if file.is_file()]
     content = {
         "config": dataclasses.asdict(config),
         "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},

@@ -114,3 +114,21 @@ def token_losses(model: Qwen2ForCausalLM, ids: torch.Tensor, is_target: torch.Te
     # Only the targets' logits are computed: they are a fifth of the tokens.
     logits = model.lm_head(hidden.last_hidden_state[chosen])
     return nn.functional.cross_entropy(logits, ids[:, shared + 1 :][chosen], reduction="none")
+
+
+def descend(
+    model: Qwen2ForCausalLM,
+    optimizer: torch.optim.Optimizer,
+    learning_rate: float,
+    ids: torch.Tensor,
+    is_target: torch.Tensor,
+) -> float:
+    """One optimizer step on the mean loss of a batch (shapes as in `token_losses`); returns that loss in nats."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+    loss = token_losses(model, ids, is_target).mean()
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.item()

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
 
 import torch
 
 from recipe.agent_contracts.cold_start.config import TRAIN_STREAM, ColdStartConfig
-from recipe.agent_contracts.cold_start.episodes import EpisodeEncoder, TokenSequence
-from recipe.agent_contracts.cold_start.model import build_model, token_losses
+from recipe.agent_contracts.cold_start.episodes import TokenSequence, demonstration
+from recipe.agent_contracts.cold_start.model import build_model, descend
 from recipe.agent_contracts.cold_start.tokenizer import build_tokenizer
 from recipe.agent_contracts.cold_start.warmup import warm_up
 from recipe.agent_contracts.transition.envs.terminal.generator import SEEDS_PER_STREAM, make_scenario
+from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
@@ -57,17 +60,11 @@ def imitate(
         lr=config.imitation_learning_rate,
         betas=(0.9, 0.98),
     )
-    batches = _demonstration_batches(EpisodeEncoder(tokenizer), config)
+    batches = _demonstration_batches(ChatTemplateRenderer(tokenizer), config)
     for step in range(config.imitation_steps):
-        for group in optimizer.param_groups:
-            group["lr"] = config.imitation_learning_rate * _schedule(step, config.imitation_steps)
-        ids, is_action = pad(next(batches))
-        loss = token_losses(model, ids, is_action).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        report("imitation", loss.item())
+        learning_rate = config.imitation_learning_rate * _schedule(step, config.imitation_steps)
+        loss = descend(model, optimizer, learning_rate, *pad(next(batches)))
+        report("imitation", loss)
 
 
 def _schedule(step: int, num_steps: int) -> float:
@@ -77,18 +74,30 @@ def _schedule(step: int, num_steps: int) -> float:
     return min(1.0, (step + 1) / 50) * decay
 
 
-def _demonstration_batches(encoder: EpisodeEncoder, config: ColdStartConfig) -> Iterator[list[TokenSequence]]:
-    """Endless batches of sequences of similar length, so that little is spent on padding."""
+def _demonstration_batches(renderer: ChatTemplateRenderer, config: ColdStartConfig) -> Iterator[list[TokenSequence]]:
+    """Endless batches of sequences of similar length, so that little is spent on padding.
+
+    The next bucket is written by a thread while torch, which gives the interpreter away, trains on this one. There is
+    one such thread, so the order and with it the weights stay those of the seed.
+    """
     rng = Random(config.seed)
-    size, next_seed = config.imitation_batch_size, TRAIN_STREAM * SEEDS_PER_STREAM
-    while True:
-        seeds = range(next_seed, next_seed + size * _BATCHES_PER_BUCKET)
-        next_seed = seeds.stop
-        sequences = [encoder.demonstration(make_scenario("train", seed), rng) for seed in seeds]
+    size = config.imitation_batch_size
+
+    def bucket(first_seed: int) -> list[list[TokenSequence]]:
+        seeds = range(first_seed, first_seed + size * _BATCHES_PER_BUCKET)
+        sequences = [demonstration(make_scenario("train", seed), renderer, rng) for seed in seeds]
         sequences.sort(key=lambda sequence: len(sequence.ids))
         batches = [sequences[start : start + size] for start in range(0, len(sequences), size)]
         rng.shuffle(batches)
-        yield from batches
+        return batches
+
+    first_seeds = count(TRAIN_STREAM * SEEDS_PER_STREAM, size * _BATCHES_PER_BUCKET)
+    with ThreadPoolExecutor(max_workers=1) as writer:
+        upcoming = writer.submit(bucket, next(first_seeds))
+        while True:
+            batches = upcoming.result()
+            upcoming = writer.submit(bucket, next(first_seeds))
+            yield from batches
 
 
 def pad(sequences: list[TokenSequence]) -> tuple[torch.Tensor, torch.Tensor]:

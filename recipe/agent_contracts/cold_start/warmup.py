@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from recipe.agent_contracts.cold_start.config import ColdStartConfig
-from recipe.agent_contracts.cold_start.model import token_losses
+from recipe.agent_contracts.cold_start.model import descend
 
 if TYPE_CHECKING:
     from transformers import Qwen2ForCausalLM
@@ -29,15 +29,9 @@ def warm_up(model: Qwen2ForCausalLM, config: ColdStartConfig, report: Callable[[
     )
     for step in range(config.warmup_steps):
         factor = min(1.0, (step + 1) / 50) * (1 - 0.7 * step / config.warmup_steps)
-        for group in optimizer.param_groups:
-            group["lr"] = config.warmup_learning_rate * factor
         ids, is_target = _copy_batch(config.warmup_batch_size, model.config.vocab_size, rng, generator)
-        loss = token_losses(model, ids, is_target).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        report("warm-up", loss.item())
+        loss = descend(model, optimizer, config.warmup_learning_rate * factor, ids, is_target)
+        report("warm-up", loss)
 
 
 def _copy_batch(

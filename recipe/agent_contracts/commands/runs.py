@@ -29,6 +29,4 @@ def gc(
     except ContractViolation as error:
         fail(f"nothing was removed: {error}", code=2)
     verb = "would be removed" if dry_run else "removed"
-    console.print(
-        f"{collected.num_removed} blobs {verb} ({collected.removed_bytes / 1e6:.1f} MB), {collected.num_kept} kept"
-    )
+    console.print(f"{collected.num_blobs} blobs {verb} ({collected.num_bytes / 1e6:.1f} MB)")

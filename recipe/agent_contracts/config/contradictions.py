@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 from recipe.agent_contracts.config.experiment import Experiment
 from recipe.agent_contracts.config.keys import ACTOR, MODEL, REF, ROLLOUT, Config, clash, lookup, shown
+from recipe.agent_contracts.config.snapshot_needs import unmet_needs
+from recipe.agent_contracts.domains import capabilities_of
 from recipe.agent_contracts.transition.parsers import PARSERS
 
 OPTIM = f"{ACTOR}.optim"
@@ -36,6 +38,20 @@ def contradictions(config: Config, experiment: Experiment) -> list[str]:
     if malformed:
         return [f"{shown(key, lookup(config, key))}: expected an integer >= 1." for key in malformed]
     return [line for rule in RULES for line in rule(config, experiment)]
+
+
+def _snapshots(config: Config, experiment: Experiment) -> Iterator[str]:
+    """What the experiment needs of snapshots and the environment does not promise."""
+    section, domain = "contract.environment", "contract.environment.domain"
+    environment = experiment.environment
+    unmet = unmet_needs(
+        capabilities_of(environment.domain),
+        snapshot_backend=environment.snapshot_backend,
+        base_snapshot_per_task=environment.base_snapshot_per_task,
+        branching=environment.branching,
+    )
+    for key, declared, fix in unmet:
+        yield clash(config, f"{section}.{key}", domain, f"its environment declares {declared}", fix)
 
 
 def _optimizer_steps(config: Config, experiment: Experiment) -> Iterator[str]:
@@ -205,6 +221,7 @@ def _trainable(config: Config, experiment: Experiment) -> Iterator[str]:
 
 
 RULES: tuple[Rule, ...] = (
+    _snapshots,
     _optimizer_steps,
     _objective,
     _kl,

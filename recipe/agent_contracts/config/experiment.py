@@ -56,9 +56,11 @@ class Environment:
     observation_keeps: Literal["start", "end"]
     """Which side of a longer observation the model reads."""
     reset_each_episode: Literal[True]
-    snapshot_backend: Literal["canonical_state"]
+    snapshot_backend: Literal["canonical_state", "workspace", "record_replay"]
+    """What the environment's snapshots hold. record_replay: the experiment accepts partial replay."""
     base_snapshot_per_task: Literal[True]
     branching: Literal[False]
+    """Whether turns fork."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,11 +47,11 @@ def check_model(path: str, tokenizer_path: str | None) -> None:
         _check_tokenizer(folder)
 
 
-def check_port_free(port: int, host: str = "127.0.0.1") -> None:
+def check_port_free(port: int, key: str, host: str = "127.0.0.1") -> None:
     """Check that nothing listens on `port` of this machine.
 
     Raises:
-        ContractViolation: ``preflight.port``, naming the port and who could hold it.
+        ContractViolation: ``preflight.port``, naming the key, the port and who could hold it.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # A port whose last connections are still being closed is free for a server.
@@ -62,11 +62,11 @@ def check_port_free(port: int, host: str = "127.0.0.1") -> None:
             reason = "taken" if error.errno == errno.EADDRINUSE else error.strerror
             raise ContractViolation(
                 "preflight.port",
-                expected=f"port {port} on {host} free",
+                expected=f"{key}={port} to be free on {host}",
                 found=reason,
                 evidence=f"ss -ltnp 'sport = :{port}'",
                 remedy="another run, a Ray cluster that was left behind, an mlflow ui or a vLLM server may hold it: "
-                "end that, or choose another port",
+                "end that, or choose another port (0, where it is allowed, takes a free one)",
             ) from error
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import msgspec
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from recipe.agent_contracts.evaluation.statistics import Estimate, bootstrap_mean, paired_difference
@@ -75,18 +76,18 @@ def _task_means(attempts: dict[str, list[float]]) -> dict[str, float]:
 
 def heldout_table(rows: list[HeldOutRow]) -> Table:
     """For the terminal: 95% intervals by bootstrap over tasks."""
-    table = Table(title="Held-out success, 95% bootstrap intervals over tasks")
+    table = Table(title="held-out success, 95% bootstrap intervals over tasks", box=SIMPLE_HEAD, title_justify="left")
     for column in ("decoding", "suite", "tasks", "attempts", "before", "after", "after - before", "no verdict"):
-        table.add_column(column)
+        table.add_column(column, justify="right" if column in ("tasks", "attempts", "no verdict") else "left")
     for row in rows:
         table.add_row(
             row.decoding,
-            row.suite.removeprefix("terminal/"),
+            row.suite.rpartition("/")[2].removeprefix("heldout_"),
             str(row.before.num_tasks),
             str(row.num_attempts),
-            str(row.before),
-            str(row.after),
-            str(row.difference),
+            row.before.text(),
+            row.after.text(),
+            row.difference.text("+"),
             str(row.unverified),
         )
     return table

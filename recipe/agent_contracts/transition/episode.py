@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from recipe.agent_contracts.canonical import sha256_bytes
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action
 from recipe.agent_contracts.transition.env import AgentEnv, Transition
@@ -108,7 +107,7 @@ class Episode:
         self.turns: list[Turn] = []
         self.termination: Termination | None = None
         self.error: str | None = None
-        self.base_state = self._state_hash()
+        self.base_state = env.state_hash()
         self._turn_started_at = time.time()
         if len(self.prompt_ids) > limits.max_prompt_tokens:
             raise ContractViolation(
@@ -222,6 +221,3 @@ class Episode:
         """Which limit a too long turn meets first: the task's own, or one that the task did not declare."""
         declared = self._task_tokens_left() <= self._harness_tokens_left()
         return Termination.TASK_BUDGET_EXHAUSTED if declared else Termination.MAX_TOKEN_TRUNCATION
-
-    def _state_hash(self) -> str:
-        return sha256_bytes(self.env.export_state())

@@ -1,7 +1,7 @@
 """Which blobs of a run are still named, and the removal of the others.
 
 A blob is kept when its hash stands in a record or in another JSON or YAML file of the run, or in a blob that is kept
-(a tree names its parts). The search is for the hash itself and not for known fields, so that a new kind of record
+(a tree names its parts). The search is for the digest itself and not for known fields, so that a new kind of record
 never loses its evidence. A young blob is kept too: a writer stores a blob before it writes the record that names it.
 For runs that are not being written: an old blob that a writer stores again stays old.
 """
@@ -13,23 +13,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
-from recipe.agent_contracts.transition.snapshots import BlobStore
+from recipe.agent_contracts.transition.snapshots import BlobStore, Collected, SnapshotStore
 from recipe.agent_contracts.transition.trajectory.store import checked_lines, parts
 
 MIN_AGE_SECONDS = 3600.0
-_HASH = re.compile(rb"sha256:[0-9a-f]{64}")
+_HASH = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _TEXT = {".json", ".jsonl", ".yaml", ".sha256"}
 _NOT_SEARCHED = {"blobs", "checkpoints", "trajectories"}
-
-
-class Collected(msgspec.Struct, frozen=True):
-    """What a collection kept and removed."""
-
-    num_kept: int
-    num_removed: int
-    removed_bytes: int
 
 
 def reachable_blobs(run: Path) -> set[str]:
@@ -42,7 +32,7 @@ def reachable_blobs(run: Path) -> set[str]:
     kept: set[str] = set()
     found = {name for text in _texts(run) for name in _named(text)}
     while found:
-        present = {name for name in found - kept if store.path(name).exists()}
+        present = {name for name in found - kept if store.filesystem.exists(store.path(name))}
         kept |= present
         found = {name for blob in present for name in _named(store.get(blob))}
     return kept
@@ -58,16 +48,13 @@ def collect_garbage(run: Path, dry_run: bool) -> Collected:
     Raises:
         RecordCorrupt: as `reachable_blobs`; then nothing was removed.
     """
-    # Listed before the records are read: a blob that is stored meanwhile is not in the list.
-    blobs = sorted((run / "blobs").glob("??/*"))
-    kept = reachable_blobs(run)
+    blobs = {f"sha256:{path.name}": path.stat() for path in (run / "blobs").glob("??/*")}
     newest = time.time() - MIN_AGE_SECONDS
-    garbage = [path for path in blobs if f"sha256:{path.name}" not in kept and path.stat().st_mtime < newest]
-    num_bytes = sum(path.stat().st_size for path in garbage)
+    kept = reachable_blobs(run) | {name for name, stat in blobs.items() if stat.st_mtime >= newest}
     if not dry_run:
-        for path in garbage:
-            path.unlink()
-    return Collected(len(blobs) - len(garbage), len(garbage), num_bytes)
+        return SnapshotStore(BlobStore(run / "blobs")).collect_garbage(kept, snapshot_ids=())
+    sizes = [stat.st_size for name, stat in blobs.items() if name not in kept]
+    return Collected(len(sizes), sum(sizes))
 
 
 def _texts(run: Path) -> Iterator[bytes]:
@@ -80,4 +67,4 @@ def _texts(run: Path) -> Iterator[bytes]:
 
 
 def _named(text: bytes) -> set[str]:
-    return {match.decode() for match in _HASH.findall(text)}
+    return {f"sha256:{digest.decode()}" for digest in _HASH.findall(text)}

@@ -45,6 +45,10 @@ class ChatTemplateRenderer:
         before, after = self._observation_frames[key]
         return self._encode(before + text + after)
 
+    def turn(self, text: str) -> list[int]:
+        """Ids of a scripted turn with its end-of-turn token. A sampled turn keeps the ids it was sampled with."""
+        return self._encode(text + self.tokenizer.eos_token)
+
     def decode_turn(self, token_ids: list[int]) -> str:
         """Text of a sampled turn without its end-of-turn token."""
         body = token_ids[:-1] if token_ids and token_ids[-1] == self.end_of_turn_id else token_ids

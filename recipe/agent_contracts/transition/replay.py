@@ -88,7 +88,7 @@ class Replayer:
         identity, last = turns[0].episode, turns[-1]
         env = self.opened(identity)
         yield 0, "env_version", identity.env_version, env.env_version
-        yield 0, "base_snapshot_id", turns[0].base_snapshot_id, sha256_bytes(env.export_state())
+        yield 0, "base_snapshot_id", turns[0].base_snapshot_id, env.state_hash()
         for record in turns:
             observation = self.observation(record)
             if observation is None:

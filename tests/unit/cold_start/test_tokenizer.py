@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from recipe.agent_contracts.cold_start.episodes import EpisodeEncoder, observation_text
+from recipe.agent_contracts.cold_start.episodes import open_scenario
 from recipe.agent_contracts.cold_start.tokenizer import MACROS, SPECIALS, build_tokenizer, load_tokenizer
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.env import ToolSchema
@@ -19,6 +19,7 @@ from recipe.agent_contracts.transition.envs.terminal.formats import KEYS, LEVELS
 from recipe.agent_contracts.transition.envs.terminal.generator import make_scenario, scenarios
 from recipe.agent_contracts.transition.envs.terminal.task import SPLITS, messages
 from recipe.agent_contracts.transition.envs.terminal.tools import TOOLS
+from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 
 MAX_PROMPT_TOKENS = 130
 FIXED_STRINGS = [
@@ -126,14 +127,16 @@ def test_a_changed_schema_changes_what_the_model_sees(
 
 @pytest.mark.parametrize("observation", ["ok", "", "port=80\nmode=red", '{"a": "b"}', "error: bad_json", "x\n"])
 def test_an_appended_observation_equals_the_template(tokenizer: PreTrainedTokenizerFast, observation: str) -> None:
-    encoder = EpisodeEncoder(tokenizer)
+    renderer = ChatTemplateRenderer(tokenizer)
     task = make_scenario("train", 0).task
+    tools = [tool.as_openai() for tool in TOOLS]
     turn = call("read_file", path="app.ini")
     chat: list[dict[str, Any]] = [*messages(task), {"role": "assistant", "content": turn}]
     whole = rendered(tokenizer, [*chat, {"role": "tool", "content": observation}], list(TOOLS))
-    appended = encoder.prompt(task) + encoder.turn(turn) + encoder.observation(observation)
+    appended = renderer.initial(messages(task), tools) + renderer.turn(turn) + renderer.observation(observation, tools)
     assert appended == ids(tokenizer, whole)
-    assert whole.endswith(turn + "<|im_end|>" + observation_text(observation))
+    frame = "\n<|im_start|>user\n<tool_response>\n{}\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    assert whole.endswith(turn + "<|im_end|>" + frame.format(observation))
 
 
 def test_a_structured_tool_call_renders_as_the_policy_writes_it(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -144,7 +147,7 @@ def test_a_structured_tool_call_renders_as_the_policy_writes_it(tokenizer: PreTr
 
 
 def test_prompts_are_short(tokenizer: PreTrainedTokenizerFast) -> None:
-    encoder = EpisodeEncoder(tokenizer)
+    renderer = ChatTemplateRenderer(tokenizer)
     for split in SPLITS:
         for scenario in islice(scenarios(split, seed=1), 100):
-            assert len(encoder.prompt(scenario.task)) <= MAX_PROMPT_TOKENS
+            assert len(open_scenario(scenario, renderer).prompt_ids) <= MAX_PROMPT_TOKENS

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -13,15 +15,17 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from recipe.agent_contracts.cold_start.config import ColdStartConfig
-from recipe.agent_contracts.cold_start.episodes import EpisodeEncoder
+from recipe.agent_contracts.cold_start.episodes import demonstration, open_scenario
 from recipe.agent_contracts.cold_start.evaluate import evaluate
-from recipe.agent_contracts.cold_start.fixture import cache_key
+from recipe.agent_contracts.cold_start.fixture import SOURCES, cache_key
 from recipe.agent_contracts.cold_start.model import build_model, token_losses
 from recipe.agent_contracts.cold_start.train import imitate, pad
 from recipe.agent_contracts.cold_start.warmup import warm_up
 from recipe.agent_contracts.transition.envs.terminal.generator import Scenario, make_scenario
+from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.transition.termination import Termination
 
+ROOT = Path(__file__).parents[3]
 TINY = ColdStartConfig(warmup_steps=2, warmup_batch_size=4, imitation_steps=2, imitation_batch_size=2)
 
 
@@ -54,8 +58,8 @@ def test_a_seed_gives_identical_weights(tokenizer: PreTrainedTokenizerFast) -> N
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_sharing_the_prefix_changes_neither_loss_nor_gradient(tokenizer: PreTrainedTokenizerFast, count: int) -> None:
-    encoder = EpisodeEncoder(tokenizer)
-    ids, is_action = pad([encoder.demonstration(scenario, Random(0)) for scenario in scenarios(count)])
+    renderer = ChatTemplateRenderer(tokenizer)
+    ids, is_action = pad([demonstration(scenario, renderer, Random(0)) for scenario in scenarios(count)])
     gradients = []
     for shared in (True, False):
         model = build_model(TINY, tokenizer)
@@ -75,7 +79,7 @@ def test_a_saved_model_loads_without_a_changed_logit(tokenizer: PreTrainedTokeni
     model = build_model(TINY, tokenizer).eval()
     model.save_pretrained(tmp_path)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
-    ids = torch.tensor([EpisodeEncoder(tokenizer).prompt(scenarios(1)[0].task)])
+    ids = torch.tensor([open_scenario(scenarios(1)[0], ChatTemplateRenderer(tokenizer)).prompt_ids])
     with torch.no_grad():
         assert torch.equal(model(input_ids=ids).logits, loaded(input_ids=ids).logits)
     assert loaded.config.eos_token_id == loaded.generation_config.eos_token_id == tokenizer.eos_token_id
@@ -100,3 +104,16 @@ def test_rollouts_end_within_the_budgets_and_repeat_for_a_seed(tokenizer: PreTra
 def test_the_cache_key_follows_the_configuration() -> None:
     assert cache_key(TINY) == cache_key(dataclasses.replace(TINY))
     assert cache_key(TINY) != cache_key(dataclasses.replace(TINY, seed=2))
+
+
+def test_the_cache_key_covers_every_module_that_training_imports() -> None:
+    code = "import sys, recipe.agent_contracts.cold_start.fixture as f, recipe.agent_contracts.cold_start.train; "
+    code += "import recipe.agent_contracts.cold_start.evaluate; "
+    code += "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('recipe.agent_contracts.')))"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    package = ROOT / "recipe" / "agent_contracts"
+    imported = {Path(file).relative_to(package).as_posix() for file in printed.split()}
+    packages_without_code = {"transition/envs/__init__.py"}
+    assert "cold_start/train.py" in imported
+    for file in imported - packages_without_code:
+        assert file in SOURCES or str(Path(file).parent) in SOURCES, f"{file} can change the weights but not the key"

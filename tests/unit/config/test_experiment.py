@@ -100,7 +100,7 @@ def test_a_wrong_value_is_refused_by_name(changed, key, value, expected):
         ("contract.policy.trainable", "prefix", "full or lora"),
         ("contract.policy.require_manifest", False, "true"),
         ("contract.environment.branching", True, "false"),
-        ("contract.environment.snapshot_backend", "overlay", "canonical_state"),
+        ("contract.environment.snapshot_backend", "overlay", "canonical_state or workspace or record_replay"),
         ("contract.environment.observation_keeps", "middle", "start or end"),
         ("contract.records.compression", "gzip", "none or zstd"),
         ("contract.rollout.mode", "asynchronous", "synchronous"),

@@ -246,16 +246,16 @@ class TestPort:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        preflight.check_port_free(port)
+        preflight.check_port_free(port, "some.port")
 
     def test_an_occupied_port_is_named(self):
         with socket.socket() as server:
             server.bind(("127.0.0.1", 0))
             server.listen()
             port = server.getsockname()[1]
-            error = violation(preflight.check_port_free, port)
+            error = violation(preflight.check_port_free, port, "some.port")
         assert error.contract == "preflight.port"
-        assert f"port {port}" in str(error)
+        assert f"some.port={port}" in str(error)
         assert "Ray" in error.remedy
 
 

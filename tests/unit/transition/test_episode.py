@@ -64,7 +64,7 @@ def test_a_turn_cut_by_the_token_budget_is_an_outcome_and_no_action():
     assert episode.max_new_tokens == 5
     assert take(episode, ADD[:5]) is None
     assert episode.termination is Termination.TASK_BUDGET_EXHAUSTED
-    assert episode.env.value == 0
+    assert episode.env.export_state() == b'{"value":0}'
 
 
 @pytest.mark.parametrize("undeclared", [{"max_response_tokens": 5}, {"max_context_tokens": len("count t") + 5}])

@@ -7,9 +7,10 @@ import pytest
 
 from recipe.agent_contracts.errors import RecordCorrupt
 from recipe.agent_contracts.transition.reachability import MIN_AGE_SECONDS, collect_garbage, reachable_blobs
-from recipe.agent_contracts.transition.snapshots import BlobStore
+from recipe.agent_contracts.transition.snapshots import BlobStore, SnapshotStore
 from recipe.agent_contracts.transition.trajectory import TrajectoryWriter
 from tests.records import identity, turn_record
+from tests.support import CounterEnv
 
 
 @pytest.fixture(params=["none", "zstd"])
@@ -17,7 +18,7 @@ def run(request, tmp_path):
     """A run whose records name a task, a grader, an observation and a tree of two parts."""
     store = BlobStore(tmp_path / "blobs")
     parts = [store.put(b"part 1"), store.put(b"part 2")]
-    tree = store.put(json.dumps(parts).encode())
+    tree = store.put("\n".join(part.removeprefix("sha256:") for part in parts).encode())
     episode = identity("e", task_hash=store.put(b"task"), grader_hash=store.put(b"grader"))
     observation = store.put(b"a long observation")
     writer = TrajectoryWriter(tmp_path / "trajectories", "a", request.param)
@@ -42,26 +43,40 @@ def age(run):
 def test_what_records_and_other_files_name_is_kept_through_every_level(run):
     assert len(reachable_blobs(run)) == 7
     age(run)
-    assert collect_garbage(run, dry_run=False).num_removed == 0
+    assert collect_garbage(run, dry_run=False).num_blobs == 0
 
 
 def test_only_what_nothing_names_is_removed(run):
     store = BlobStore(run / "blobs")
     garbage = store.put(b"of an episode that was never recorded")
     age(run)
-    assert collect_garbage(run, dry_run=True).num_removed == 1
+    assert collect_garbage(run, dry_run=True).num_blobs == 1
     assert store.get(garbage)
     collected = collect_garbage(run, dry_run=False)
-    assert (collected.num_kept, collected.num_removed, collected.removed_bytes) == (7, 1, 37)
+    assert (collected.num_blobs, collected.num_bytes) == (1, 37)
     with pytest.raises(RecordCorrupt, match="no such blob"):
         store.get(garbage)
     for blob in reachable_blobs(run):
         store.get(blob)
 
 
+def test_a_named_snapshot_keeps_its_tree_and_its_entropy(run):
+    env, store = CounterEnv(), SnapshotStore(BlobStore(run / "blobs"))
+    env.reset("t", seed=3)
+    snapshot_id = store.save(env.snapshot("kept"))
+    env.reset("t", seed=4)
+    garbage = store.save(env.snapshot("not named"))
+    (run / "leases.json").write_text(json.dumps({"base_snapshot_id": snapshot_id}))
+    age(run)
+    assert collect_garbage(run, dry_run=False).num_blobs > 0
+    assert store.load(snapshot_id).tree.files["value"].data == b"3"
+    with pytest.raises(RecordCorrupt, match="no such blob"):
+        store.load(garbage)
+
+
 def test_a_young_blob_may_belong_to_a_record_that_is_being_written(run):
     BlobStore(run / "blobs").put(b"just stored")
-    assert collect_garbage(run, dry_run=False).num_removed == 0
+    assert collect_garbage(run, dry_run=False).num_blobs == 0
 
 
 def test_what_a_crashed_writer_left_half_written_is_removed(run):

@@ -1,9 +1,15 @@
 """The launcher: what is refused before a process starts, and what a resumed run may change."""
 
+import socket
+
 import pytest
 from omegaconf import OmegaConf
 
+from recipe.agent_contracts.cold_start.config import ColdStartConfig
+from recipe.agent_contracts.cold_start.model import build_model
+from recipe.agent_contracts.cold_start.tokenizer import build_tokenizer
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
+from recipe.agent_contracts.transition.envs.terminal.dataset import DatasetSize, write_dataset
 from verl_ext import launch
 
 PATHS = [
@@ -34,6 +40,50 @@ def test_a_contradiction_is_refused_with_both_keys_named(capsys):
 def test_a_model_path_that_does_not_exist_is_refused(capsys):
     assert launch.main(PATHS) == 2
     assert "preflight.model" in capsys.readouterr().err
+
+
+@pytest.fixture
+def complete_paths(tmp_path, monkeypatch):
+    """Overrides that name a model and data files which exist, so that every check runs."""
+    tokenizer = build_tokenizer()
+    build_model(ColdStartConfig(), tokenizer).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    train, heldout = write_dataset(tmp_path, DatasetSize(num_train=16, num_heldout=2), seed=1)
+    return [
+        f"actor_rollout_ref.model.path={tmp_path}/model",
+        f"actor_rollout_ref.model.tokenizer_path={tmp_path}/tokenizer",
+        f"data.train_files={train}",
+        f"data.val_files={heldout}",
+        f"contract.run.folder={tmp_path}/run",
+    ]
+
+
+def test_an_occupied_port_is_refused_before_anything_is_written(complete_paths, tmp_path, capsys):
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        for overrides in (
+            ["+ray_kwargs.ray_init.dashboard_port={port}", "ray_kwargs.ray_init.include_dashboard=True"],
+            ["transfer_queue.metrics.enabled=True", "transfer_queue.metrics.port={port}"],
+        ):
+            chosen = [override.format(port=port) for override in overrides]
+            assert launch.main([*complete_paths, *chosen]) == 2
+            refused = capsys.readouterr().err
+            assert "preflight.port" in refused
+            assert f"port={port}" in refused
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_every_check_accepts_is_preregistered(complete_paths, tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "run", lambda config: None)
+    assert launch.main(complete_paths) == 0
+    assert (tmp_path / "run" / "experiment.yaml").exists()
+
+
+def test_a_prompt_over_the_length_is_refused(complete_paths, capsys):
+    assert launch.main([*complete_paths, "data.max_prompt_length=20"]) == 2
+    assert "preflight.prompt_length" in capsys.readouterr().err
 
 
 def test_a_key_that_verl_does_not_know_is_refused(capsys):

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.agent_contracts.canonical import sha256_bytes
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action, InvalidReason
 from recipe.agent_contracts.transition.envs.terminal.env import TerminalEnv
@@ -40,7 +39,7 @@ ODD_NAMES = [
 ]
 
 
-def make_env(allowed: tuple[str, ...] = TOOL_NAMES) -> TerminalEnv:
+def make_env(allowed: tuple[str, ...] = TOOL_NAMES, files: dict[str, str] | None = None) -> TerminalEnv:
     task = TerminalTask(
         task_id="t",
         family="set:ini->ini",
@@ -49,7 +48,7 @@ def make_env(allowed: tuple[str, ...] = TOOL_NAMES) -> TerminalEnv:
         split="train",
         seed=0,
         objective="Set port to 81 in app.ini.",
-        files=dict(FILES),
+        files=dict(FILES) if files is None else files,
         allowed_tools=list(allowed),
         step_budget=8,
         token_budget=320,
@@ -69,11 +68,11 @@ def files_of(env: TerminalEnv) -> dict[str, str]:
 
 
 def assert_refused(env: TerminalEnv, action: Action, reason: str) -> None:
-    before = env.export_state()
+    before, version = env.export_state(), env.state_hash()
     transition = env.step(action)
     assert transition.observation == f"error: {reason}"
     assert env.export_state() == before
-    assert transition.state_version == sha256_bytes(before)
+    assert transition.state_version == version == env.state_hash()
     assert not transition.done
 
 

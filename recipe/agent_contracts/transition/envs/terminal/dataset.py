@@ -18,7 +18,7 @@ from recipe.agent_contracts.transition.envs.terminal.generator import (
     Scenario,
     scenarios,
 )
-from recipe.agent_contracts.transition.envs.terminal.task import HELDOUT_SPLITS, messages, to_json
+from recipe.agent_contracts.transition.envs.terminal.task import HELDOUT_SPLITS, SPLITS, messages, to_json
 
 SIZES: dict[str, tuple[int, int]] = {"article": (48, 16), "smoke": (640, 200)}
 """Named data sets: number of train and of held-out tasks."""
@@ -81,6 +81,17 @@ def row(scenario: Scenario, index: int, decoding: str, budgets: Budgets | None =
             "decoding": decoding,
         },
     }
+
+
+def find_row(split: str, index: int, seed: int) -> dict[str, Any]:
+    """Row of the task number `index` of a split.
+
+    Raises:
+        ValueError: naming the splits that exist.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"terminal has no split {split!r}; its splits are {', '.join(SPLITS)}")
+    return row(next(islice(scenarios(split, seed), index, None)), index, "temperature_1")
 
 
 def train_rows(count: int, seed: int, budgets: Budgets | None = None) -> list[dict[str, Any]]:

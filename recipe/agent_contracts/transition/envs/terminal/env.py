@@ -8,19 +8,25 @@ tokens, and end in `task_budget_exhausted_terminal`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from recipe.agent_contracts.canonical import canonical_json, sha256_bytes
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action
-from recipe.agent_contracts.transition.env import ToolSchema, Transition
+from recipe.agent_contracts.transition.canonical_state import CanonicalStateEnv
+from recipe.agent_contracts.transition.env import ToolSchema
 from recipe.agent_contracts.transition.envs.terminal.task import TerminalTask, task_from_json, user_message
 from recipe.agent_contracts.transition.envs.terminal.tools import TOOLS
 from recipe.agent_contracts.transition.envs.terminal.world import World, apply
+from recipe.agent_contracts.transition.state import Entropy
 from recipe.agent_contracts.transition.termination import Termination
+from recipe.agent_contracts.transition.tree import Directory
+
+if TYPE_CHECKING:
+    from recipe.agent_contracts.transition.conformance import ContractCase
 
 
-class TerminalEnv:
-    """One episode at a time over `tasks`.
+class TerminalEnv(CanonicalStateEnv[World]):
+    """One episode at a time over `tasks`. The world is deterministic: a seed changes nothing.
 
     Example:
         env = TerminalEnv({task.task_id: task})
@@ -29,52 +35,49 @@ class TerminalEnv:
         final_state = env.export_state()
     """
 
-    env_version = "terminal-v1"
+    env_version = "terminal-v2"
 
     def __init__(self, tasks: Mapping[str, TerminalTask]) -> None:
-        self._tasks = tasks
-        self._task: TerminalTask | None = None
-        self._world = World({})
+        super().__init__(tasks)
+        self._first: dict[str, tuple[str, World]] = {}
 
     @property
     def task(self) -> TerminalTask:
         """The task of the running episode."""
-        if self._task is None:
-            raise ContractViolation("transition.reset", "reset before the first step", "no task", "TerminalEnv")
-        return self._task
-
-    def reset(self, task_id: str, seed: int) -> str:
-        """Start `task_id` afresh and give the user message. The world is deterministic: `seed` changes nothing.
-
-        Raises:
-            ContractViolation: for an unknown task.
-        """
-        if task_id not in self._tasks:
-            raise ContractViolation("transition.reset", f"one of {len(self._tasks)} known tasks", task_id)
-        self._task = self._tasks[task_id]
-        self._world = World(dict(self._task.files))
-        return user_message(self._task)
-
-    def step(self, action: Action) -> Transition:
-        """Apply one action. An invalid or refused one leaves the exported state, and so its hash, as it was.
-
-        Raises:
-            ContractViolation: when the episode has ended already.
-        """
-        task = self.task
-        if self._world.declared is not None:
-            raise ContractViolation("transition.step", "a running episode", f"declared {self._world.declared}")
-        self._world, observation = apply(self._world, action, frozenset(task.allowed_tools))
-        ended = Termination.AGENT_FINISH if self._world.declared is not None else None
-        return Transition(observation, sha256_bytes(self.export_state()), ended)
-
-    def export_state(self) -> bytes:
-        """Canonical JSON `{"declared": ..., "files": {name: content}, "tool_calls": n}`."""
-        return canonical_json(self._world)
+        task: TerminalTask = self._tasks[self._episode().origin.task_id]
+        return task
 
     def tools(self) -> list[ToolSchema]:
         """The tools that the running task allows."""
         return [tool for tool in TOOLS if tool.name in self.task.allowed_tools]
+
+    @classmethod
+    def contract_cases(cls) -> list[ContractCase]:
+        """A few generated tasks with scripted episodes of each quality."""
+        from recipe.agent_contracts.transition.envs.terminal.contract_cases import contract_cases
+
+        return contract_cases(cls)
+
+    def _initial(self, task_id: str, seed: int) -> tuple[str, World]:
+        if task_id not in self._first:
+            task = self._tasks[task_id]
+            self._first[task_id] = (user_message(task), World.of(task.files))
+        return self._first[task_id]
+
+    def _apply(self, world: World, action: Action) -> tuple[World, str, Termination | None]:
+        if world.declared is not None:
+            raise ContractViolation("transition.step", "a running episode", f"declared {world.declared}")
+        after, observation = apply(world, action, frozenset(self.task.allowed_tools))
+        return after, observation, Termination.AGENT_FINISH if after.declared is not None else None
+
+    def _tree(self, world: World) -> Directory:
+        return world.tree()
+
+    def _load(self, tree: Directory, entropy: Entropy) -> World:
+        return World.from_tree(tree)
+
+    def _export(self, world: World) -> bytes:
+        return world.export()
 
 
 def open_task(task_json: str) -> tuple[TerminalEnv, TerminalTask]:
