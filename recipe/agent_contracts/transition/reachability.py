@@ -1,7 +1,7 @@
 """Which blobs of a run are still named, and the removal of the others.
 
 A blob is kept when its hash stands in a record or in another JSON or YAML file of the run, or in a blob that is kept
-(a tree names its parts). The search is for the hash itself and not for known fields, so that a new kind of record
+(a tree names its parts). The search is for the digest itself and not for known fields, so that a new kind of record
 never loses its evidence. A young blob is kept too: a writer stores a blob before it writes the record that names it.
 For runs that are not being written: an old blob that a writer stores again stays old.
 """
@@ -19,7 +19,7 @@ from recipe.agent_contracts.transition.snapshots import BlobStore
 from recipe.agent_contracts.transition.trajectory.store import checked_lines, parts
 
 MIN_AGE_SECONDS = 3600.0
-_HASH = re.compile(rb"sha256:[0-9a-f]{64}")
+_HASH = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _TEXT = {".json", ".jsonl", ".yaml", ".sha256"}
 _NOT_SEARCHED = {"blobs", "checkpoints", "trajectories"}
 
@@ -80,4 +80,4 @@ def _texts(run: Path) -> Iterator[bytes]:
 
 
 def _named(text: bytes) -> set[str]:
-    return {match.decode() for match in _HASH.findall(text)}
+    return {f"sha256:{digest.decode()}" for digest in _HASH.findall(text)}
