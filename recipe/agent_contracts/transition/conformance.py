@@ -59,7 +59,9 @@ class Checkable(Protocol):
     """An environment class that says how it is to be tested."""
 
     @classmethod
-    def contract_cases(cls) -> Iterable[ContractCase]: ...
+    def contract_cases(cls) -> Iterable[ContractCase]:
+        """What the suite plays."""
+        ...
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -79,6 +81,7 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> list[Finding]:
+        """The findings that the environment must mend."""
         return [finding for finding in self.findings if finding.verdict is Verdict.FAILS]
 
 
