@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 app = typer.Typer(no_args_is_help=True, help="Test an environment against the transition contract.")
@@ -23,6 +24,7 @@ def check(
 ) -> None:
     """Run the conformance suite; exit code 1 when a property fails, 2 when there is nothing to test."""
     from recipe.agent_contracts.domains import load
+    from recipe.agent_contracts.errors import ContractViolation
     from recipe.agent_contracts.transition.conformance import Verdict, cases_of, check_cases
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
@@ -30,11 +32,10 @@ def check(
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        cases = cases_of(load(environment))
-    except ValueError as error:
-        console.print(f"[red]error:[/red] {error}", soft_wrap=True)
+        report = check_cases(cases_of(load(environment)))
+    except (ValueError, ContractViolation) as error:
+        console.print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(2) from error
-    report = check_cases(cases)
     claims = report.capabilities
     console.print(
         f"{environment} claims {claims.snapshot_kind} snapshots, restore={claims.restore}, fork={claims.fork}, "
@@ -43,6 +44,6 @@ def check(
     table = Table("property", "verdict", "first divergence", box=None)
     for finding in report.findings:
         color = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.NOT_CLAIMED: "yellow"}[finding.verdict]
-        table.add_row(finding.property, f"[{color}]{finding.verdict}[/{color}]", finding.divergence.replace("[", r"\["))
+        table.add_row(finding.property, f"[{color}]{finding.verdict}[/{color}]", escape(finding.divergence))
     console.print(table)
     raise typer.Exit(1 if report.failed else 0)

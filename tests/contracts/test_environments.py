@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from recipe.agent_contracts.canonical import canonical_json
+from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action
 from recipe.agent_contracts.transition.canonical_state import CanonicalStateEnv
 from recipe.agent_contracts.transition.conformance import ContractCase, Finding, Property, Verdict, check_environment
@@ -16,7 +17,7 @@ from recipe.agent_contracts.transition.env import Capabilities, ToolSchema
 from recipe.agent_contracts.transition.envs.terminal.env import TerminalEnv
 from recipe.agent_contracts.transition.state import SnapshotKind
 from recipe.agent_contracts.transition.tree import Directory
-from tests.contracts import broken
+from tests.contracts import broken, desk
 from tests.contracts.env_contract import EnvContract
 from tests.contracts.toy import ACTIONS, OfficeEnv
 
@@ -29,6 +30,10 @@ class TestOffice(EnvContract):
     environment = OfficeEnv
 
 
+class TestDesk(EnvContract):
+    environment = desk.DeskEnv
+
+
 @pytest.mark.parametrize(
     ("environment", "first", "breaks_nothing_else"),
     [
@@ -36,6 +41,7 @@ class TestOffice(EnvContract):
         (broken.UnseededRandom, Property.REPLAY_IS_EXACT, False),
         (broken.WallClock, Property.RESET_IS_EXACT, False),
         (broken.SharedDefault, Property.INSTANCES_ARE_ISOLATED, False),
+        (desk.ShallowFork, Property.FORKS_ARE_ISOLATED, True),
         (broken.LossyRestore, Property.RESTORE_IS_EXACT, False),
         (broken.MutatesOnInvalid, Property.INVALID_ACTION_HAS_NO_EFFECT, True),
     ],
@@ -44,7 +50,7 @@ def test_a_broken_environment_fails_by_name(environment, first, breaks_nothing_e
     failed = check_environment(environment).failed
     assert failed[0].property is first
     assert f"[transition.{first}]" in failed[0].divergence
-    assert "evidence: task office" in failed[0].divergence
+    assert "evidence: task " in failed[0].divergence
     assert (len(failed) == 1) is breaks_nothing_else
 
 
@@ -68,6 +74,11 @@ def test_an_environment_without_anything_to_play_is_a_users_mistake(actions):
 
     with pytest.raises(ValueError, match="at least one is needed, each with actions"):
         check_environment(Empty)
+
+
+def test_cases_that_change_nothing_show_nothing():
+    with pytest.raises(ContractViolation, match="an action that changes the state"):
+        check_environment(desk.Idle)
 
 
 def test_what_an_environment_raises_is_a_finding_about_it():

@@ -26,7 +26,7 @@ def test_a_broken_environment_fails_by_name():
     assert "state hash after" in shown
 
 
-@pytest.mark.parametrize("environment", ["no_such_module:Env", "json", "json:loads"])
+@pytest.mark.parametrize("environment", ["no_such_module:Env", "json", "json:loads", "tests.contracts.desk:Idle"])
 def test_what_cannot_be_tested_is_a_users_mistake(environment):
     code, shown = check(environment)
     assert code == 2

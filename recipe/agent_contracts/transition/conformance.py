@@ -59,7 +59,9 @@ class Checkable(Protocol):
     """An environment class that says how it is to be tested."""
 
     @classmethod
-    def contract_cases(cls) -> Iterable[ContractCase]: ...
+    def contract_cases(cls) -> Iterable[ContractCase]:
+        """What the suite plays."""
+        ...
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -79,6 +81,7 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> list[Finding]:
+        """The findings that the environment must mend."""
         return [finding for finding in self.findings if finding.verdict is Verdict.FAILS]
 
 
@@ -163,6 +166,7 @@ def check_environment(environment: Checkable, pause_seconds: float = PAUSE_SECON
 
     Raises:
         ValueError: when there is nothing to play.
+        ContractViolation: when nothing that is played changes the state.
         Exception: what the environment itself raises while a case is played for the first time.
     """
     return check_cases(cases_of(environment), pause_seconds)
@@ -183,11 +187,17 @@ def cases_of(environment: Checkable) -> list[ContractCase]:
 
 
 def check_cases(cases: Sequence[ContractCase], pause_seconds: float = PAUSE_SECONDS) -> Report:
-    """Test every property on every case; see `check_environment`."""
+    """Test every property on every case; see `check_environment`.
+
+    Raises:
+        ContractViolation: when no action of any case changes the state, so that everything would pass unseen.
+    """
     from recipe.agent_contracts.transition.conformance_properties import PROPERTIES
 
     capabilities = cases[0].open().capabilities
     references = [_play(case) for case in cases]
+    if not any(len(set(reference.states)) > 1 for reference in references):
+        raise ContractViolation("transition.contract_cases", "an action that changes the state", "none in any case")
     time.sleep(pause_seconds)
     findings = []
     for name, (claimed, check) in PROPERTIES.items():

@@ -48,22 +48,27 @@ class RecordReplayEnv:
         self._record: tuple[tuple[Action, Transition], ...] = ()
 
     def reset(self, task_id: str, seed: int) -> str:
+        """Reset the world and start a new record."""
         observation = self._inner.reset(task_id, seed)
         self._origin, self._record = Origin(task_id, seed), ()
         return observation
 
     def step(self, action: Action) -> Transition:
+        """Step the world and record what it gave."""
         transition = self._inner.step(action)
         self._record = (*self._record, (action, transition))
         return transition
 
     def state_hash(self) -> str:
+        """As far as the world can be read out."""
         return self._inner.state_hash()
 
     def export_state(self) -> bytes:
+        """As the world exports it."""
         return self._inner.export_state()
 
     def tools(self) -> list[ToolSchema]:
+        """The world's."""
         return self._inner.tools()
 
     def snapshot(self, label: str) -> Snapshot:

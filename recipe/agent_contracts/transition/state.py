@@ -42,7 +42,7 @@ class Entropy(msgspec.Struct, frozen=True):
     @property
     def entropy_hash(self) -> str:
         """`sha256:` of the canonical JSON."""
-        return _entropy_hash(self)
+        return _hashed_once(self)
 
     def generator(self) -> Random:
         """A generator that goes on from `rng_state`.
@@ -59,11 +59,6 @@ class Entropy(msgspec.Struct, frozen=True):
 
 NO_ENTROPY = Entropy()
 """Of an environment whose steps depend on state and action alone."""
-
-
-@functools.lru_cache(maxsize=1024)
-def _entropy_hash(entropy: Entropy) -> str:
-    return sha256_json(entropy)
 
 
 class SnapshotRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +83,13 @@ class SnapshotRef(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def snapshot_id(self) -> str:
         """`sha256:` of this reference's canonical JSON, and so of everything that it names."""
-        return sha256_json(self)
+        return _hashed_once(self)
+
+
+@functools.lru_cache(maxsize=1024)
+def _hashed_once(record: Entropy | SnapshotRef) -> str:
+    # Each snapshot names its parent, and siblings share theirs.
+    return sha256_json(record)
 
 
 class Origin(msgspec.Struct, frozen=True):
