@@ -20,10 +20,10 @@ from verl.utils.profiler import simple_timer
 from recipe.agent_contracts import domains
 from recipe.agent_contracts.transition.actions import Action, HermesParser
 from recipe.agent_contracts.transition.env import Transition
-from recipe.agent_contracts.transition.episode import Episode, Limits
+from recipe.agent_contracts.transition.episode import Episode
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.transition.termination import Termination
-from verl_ext import tracing
+from verl_ext import scaffold, tracing
 
 EPISODE = "contract_episode"
 """Key in `AgentLoopOutput.extra_fields` under which the rollout worker finds the episode."""
@@ -66,6 +66,9 @@ async def in_own_thread(function: Callable[[Action], Transition], action: Action
 class ContractAgentLoop(AgentLoopBase):
     """The dataset's `agent_name: contract_agent`. One instance plays one episode."""
 
+    before_sampling: Callable[[Episode], None] = staticmethod(lambda episode: None)
+    """Set by the rollout worker: raises when the episode's scaffold is not the locked one."""
+
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
         """Play one episode.
 
@@ -77,6 +80,7 @@ class ContractAgentLoop(AgentLoopBase):
             verl's output; `extra_fields["contract_episode"]` holds the `Episode` for the worker, which removes it.
         """
         episode = self._open(kwargs)
+        self.before_sampling(episode)
         metrics: dict[str, Any] = {}
         with tracing.span("episode", "AGENT", task_id=kwargs["extra_info"]["task_id"]) as span:
             try:
@@ -89,15 +93,7 @@ class ContractAgentLoop(AgentLoopBase):
     def _open(self, row: dict[str, Any]) -> Episode:
         info = row["extra_info"]
         env, task = domains.load(domains.domain_of(row["data_source"]).environment)(info["task"])
-        limits = Limits(
-            step_budget=task.step_budget,
-            token_budget=task.token_budget,
-            max_prompt_tokens=self.rollout_config.prompt_length,
-            max_response_tokens=self.rollout_config.response_length,
-            max_context_tokens=self.rollout_config.max_model_len
-            or self.rollout_config.prompt_length + self.rollout_config.response_length,
-            max_steps=self.rollout_config.multi_turn.max_assistant_turns,
-        )
+        limits = scaffold.limits_of(task, self.rollout_config)
         renderer = shared_renderer(self.tokenizer)
         return Episode(env, info["task_id"], info["seed"], list(row["raw_prompt"]), renderer, HermesParser(), limits)
 

@@ -8,10 +8,12 @@ discards the whole group. Greedy held-out rows and tracing are decided here, sin
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import hydra.utils
 import ray
+from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import (
     AgentLoopBase,
     AgentLoopOutput,
@@ -25,7 +27,7 @@ from verl.utils.rollout_trace import rollout_trace_attr
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.episode import Episode
 from recipe.agent_contracts.transition.trajectory import EpisodeIdentity
-from verl_ext import agent_loop, plugin, tracing
+from verl_ext import agent_loop, plugin, scaffold, tracing
 from verl_ext.recorder import EpisodeRecorder
 
 
@@ -53,6 +55,8 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
         plugin.assert_registered()
         super().__init__(*args, **kwargs)
         self._recorder = EpisodeRecorder(self.config, self.tokenizer)
+        scaffold.attest_process(self.config, self.tokenizer, {"rollout": ("train",), "evaluator": ("heldout/",)})
+        self._drift: ContractViolation | None = None
         self._traced: tuple[int, set[str]] = (-1, set())
         self._loops: dict[str, Any] = {}
 
@@ -72,8 +76,30 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
             name="agent_loop",
             trace=self._is_traced(trajectory["step"], kwargs["uid"]),
         ):
-            output = await self._new_loop(agent_name).run(params, **kwargs)
+            loop = self._new_loop(agent_name)
+            loop.before_sampling = self._guard(trajectory["validate"], params, kwargs)
+            output = await loop.run(params, **kwargs)
             await self._hand_over(output, trajectory["validate"], params, kwargs)
+
+    async def generate_sequences(self, batch: TensorDict) -> None:
+        """verl's method, which raises in the trainer once an episode's scaffold was not the locked one."""
+        if self._drift is not None:
+            raise self._drift
+        await super().generate_sequences(batch)
+
+    def _guard(self, validate: bool, params: dict[str, Any], row: dict[str, Any]) -> Callable[[Episode], None]:
+        """The check of one episode before its first token. A drift fails the episode's group now, and the run as soon
+        as the trainer asks for more."""
+        key = scaffold.decoding_key("val" if validate else "train", row["extra_info"]["decoding"])
+
+        def require_locked(episode: Episode) -> None:
+            try:
+                self._recorder.require_locked(episode, key, params)
+            except ContractViolation as drift:
+                self._drift = drift
+                raise
+
+        return require_locked
 
     def _new_loop(self, agent_name: str) -> AgentLoopBase:
         if agent_name not in self._loops:
@@ -159,6 +185,10 @@ class ContractAgentLoopManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = ray.remote(ContractAgentLoopWorkerImpl)
+
+    def wait_until_ready(self) -> None:
+        """Wait until every worker was made, so that one that refused its scaffold stops the run before it samples."""
+        ray.get([worker.__ray_ready__.remote() for worker in self.agent_loop_workers])
 
     def flush(self) -> None:
         """Wait until every worker has written its traces: verl exports them in the background."""

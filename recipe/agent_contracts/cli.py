@@ -10,8 +10,10 @@ import typer
 from rich.console import Console
 
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
+from recipe.agent_contracts.policy.cli import manifest_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(manifest_app, name="manifest")
 # Redirected output keeps its columns instead of being squeezed into 80 characters.
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
 
@@ -128,6 +130,8 @@ def export(
     except (OSError, ContractViolation) as error:
         _fail(str(error), code=1)
     console.print(f"{exported.folder}  {exported.weight_checksum}")
+    if exported.is_fingerprint_equal:
+        console.print("the exported tensors have the checksum that every inference rank acknowledged")
     if exported.max_logprob_difference is None:
         console.print(f"[yellow]not proven:[/yellow] the run sampled nothing with the weights of step {step}")
     else:

@@ -1,7 +1,8 @@
 """Exports a checkpoint as a Hugging Face folder and proves that it is the policy that was served.
 
-The shards are joined in the precision they were trained in. The proof recomputes log probabilities of recorded turns
-that the engine sampled with these very weights, and compares them with what the engine reported.
+The shards are joined in the precision they were trained in. The proof has two halves: the fingerprint of the joined
+tensors is the checksum that every inference rank acknowledged for this version, and log probabilities of recorded turns
+that the engine sampled with these very weights are recomputed and compared with what the engine reported.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import torch
 
 from recipe.agent_contracts.canonical import canonical_json
 from recipe.agent_contracts.errors import ContractViolation
-from recipe.agent_contracts.policy.manifest import PolicyManifest, files_checksum
+from recipe.agent_contracts.policy.fingerprint import fingerprint
+from recipe.agent_contracts.policy.manifest import PolicyManifest, read_manifest
+from recipe.agent_contracts.policy.registry import Publication, Registry
 from recipe.agent_contracts.transition.snapshots import write_atomically
 from recipe.agent_contracts.transition.trajectory import TurnRecord, read_run
 
@@ -33,6 +36,9 @@ class Exported(msgspec.Struct, frozen=True):
 
     folder: Path
     weight_checksum: str
+    """Of the version, as the registry has it."""
+    is_fingerprint_equal: bool | None
+    """Whether the exported tensors have that checksum. None: a LoRA checkpoint, whose base verl's merger casts."""
     num_probe_turns: int
     """Recorded turns of this version that were compared; 0 when the run sampled nothing with these weights."""
     max_logprob_difference: float | None
@@ -52,7 +58,8 @@ def export(run: Path, step: int, out: Path, merge: bool, dtype: str = "float32")
     Raises:
         FileNotFoundError: naming the steps that have a checkpoint.
         FileExistsError: when `out` exists.
-        ContractViolation: ``policy.export`` when reloaded weights disagree with what was served.
+        ContractViolation: ``policy.export`` when the checkpoint's weights are not the ones that were published as
+            this version, or disagree with what was served; ``publication.version`` when it never was published.
     """
     checkpoint = run / "checkpoints" / f"global_step_{step}" / "actor"
     if not checkpoint.is_dir():
@@ -62,20 +69,30 @@ def export(run: Path, step: int, out: Path, merge: bool, dtype: str = "float32")
         raise FileExistsError(f"{out} exists; give a new folder")
     partial = out.with_name(out.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    _merge_shards(checkpoint, partial)
+    published = Registry(run).published(step)
+    checksum = _merge_shards(checkpoint, partial)
+    if checksum not in (None, published.weight_checksum):
+        raise ContractViolation(
+            "policy.export",
+            expected=f"weights of version {step} as they were published: {published.weight_checksum}",
+            found=checksum,
+            evidence=f"{checkpoint}, {Registry(run).path}",
+            remedy="the checkpoint holds other weights than the engine served under this version",
+        )
     if merge:
         _merge_adapter(partial)
-    exported = _prove(run, step, partial, out, dtype)
+    exported = _prove(run, published, partial, out, dtype, None if checksum is None else True)
     partial.rename(out)
     return exported
 
 
-def _merge_shards(checkpoint: Path, target: Path) -> None:
+def _merge_shards(checkpoint: Path, target: Path) -> str | None:
+    """Write the joined weights and return their fingerprint (None for LoRA)."""
     ranks = sorted(checkpoint.glob("model_world_size_*_rank_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
     shards = [torch.load(path, map_location="cpu", weights_only=False) for path in ranks]
     if any("lora_" in name for name in shards[0]):
         _merge_with_verl(checkpoint, target)
-        return
+        return None
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.from_pretrained(checkpoint / "huggingface")
@@ -85,6 +102,7 @@ def _merge_shards(checkpoint: Path, target: Path) -> None:
     model.load_state_dict(joined)
     shutil.copytree(checkpoint / "huggingface", target)
     model.save_pretrained(target)
+    return fingerprint(joined.items())
 
 
 def _join(parts: list[torch.Tensor]) -> torch.Tensor:
@@ -129,8 +147,10 @@ def _load(folder: Path) -> Any:
     return model.eval()
 
 
-def _prove(run: Path, step: int, folder: Path, out: Path, dtype: str) -> Exported:
-    turns = list(islice(_turns_of_version(run, step), NUM_PROBE_TURNS))
+def _prove(
+    run: Path, published: Publication, folder: Path, out: Path, dtype: str, is_fingerprint_equal: bool | None
+) -> Exported:
+    turns = list(islice(_turns_of_version(run, published.policy_version), NUM_PROBE_TURNS))
     difference = None
     if turns:
         model = _load(folder)
@@ -140,22 +160,17 @@ def _prove(run: Path, step: int, folder: Path, out: Path, dtype: str) -> Exporte
                 "policy.export",
                 expected=f"log probabilities within {TOLERANCE[dtype]} of the served ones",
                 found=difference,
-                evidence=f"{len(turns)} turns of version {step} in {run / 'trajectories'}",
+                evidence=f"{len(turns)} turns of version {published.policy_version} in {run / 'trajectories'}",
             )
-    checksum = files_checksum(folder)
-    manifest = _manifest(run, turns, checksum)
-    if manifest is not None:
-        write_atomically(folder / "manifest.json", canonical_json(manifest))
-    return Exported(out, checksum, len(turns), difference)
+    write_atomically(folder / "manifest.json", canonical_json(_manifest(run, published)))
+    assert published.weight_checksum is not None, "a served publication was staged"
+    return Exported(out, published.weight_checksum, is_fingerprint_equal, len(turns), difference)
 
 
-def _manifest(run: Path, turns: list[TurnRecord], checksum: str) -> PolicyManifest | None:
-    """The manifest that the turns were sampled under, with the weights' checksum that is known now."""
-    if not turns or turns[0].policy_manifest_hash is None:
-        return None
-    name = turns[0].policy_manifest_hash.removeprefix("sha256:")
-    recorded = msgspec.json.decode((run / "manifests" / f"{name}.json").read_bytes(), type=PolicyManifest)
-    return msgspec.structs.replace(recorded, weight_checksum=checksum)
+def _manifest(run: Path, published: Publication) -> PolicyManifest:
+    """The manifest that was written when the version was published."""
+    assert published.manifest_hash is not None, "a served publication was staged"
+    return read_manifest(run / "manifests" / f"{published.manifest_hash.removeprefix('sha256:')}.json")
 
 
 def _turns_of_version(run: Path, step: int) -> Iterator[TurnRecord]:
