@@ -12,6 +12,7 @@ from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token
 
 from recipe.agent_contracts import domains
 from recipe.agent_contracts.cold_start.tokenizer import build_tokenizer
+from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.envs.terminal.dataset import train_rows
 from recipe.agent_contracts.transition.envs.terminal.env import open_task
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
@@ -79,6 +80,16 @@ def test_a_finished_episode_has_exact_ids_mask_and_versions(config, tokenizer):
     assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (3, 3)
     assert server.requests[1][1] == output.prompt_ids + output.response_ids[: -len(episode.turns[1].token_ids)]
     assert len({request_id for request_id, _, _ in server.requests}) == 1
+
+
+def test_an_episode_that_is_refused_asks_the_server_for_nothing(config, tokenizer, monkeypatch):
+    def refuse(episode):
+        raise ContractViolation("policy.scaffold", "the locked scaffold", episode.tools)
+
+    monkeypatch.setattr(ContractAgentLoop, "before_sampling", staticmethod(refuse))
+    monkeypatch.setattr(ScriptedServer, "generate", None)
+    with pytest.raises(ContractViolation, match="locked scaffold"):
+        play(config, tokenizer, [FINISH])
 
 
 def test_version_zero_is_kept(config, tokenizer):
