@@ -92,7 +92,7 @@ class ActiveWeights:
     def _needed(self) -> Iterator[tuple[str, tuple[int, str, int | None]]]:
         """Every parameter in use, each fused part by itself."""
         seen = set()
-        num_parts = defaultdict(int)
+        num_parts: dict[str, int] = defaultdict(int)
         for whole, _ in self._fused.values():
             num_parts[whole] += 1
         for path, module in self._modules.items():

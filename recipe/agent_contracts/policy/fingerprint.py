@@ -28,7 +28,7 @@ def tensor_digest(name: str, tensor: torch.Tensor) -> str:
     """
     digest = xxhash.xxh3_128(canonical_json([name, str(tensor.dtype), list(tensor.shape)]))
     for chunk in _chunks(tensor.detach()):
-        digest.update(chunk.view(torch.uint8).numpy())
+        digest.update(chunk.view(torch.uint8).numpy().data)
     return f"xxh3_128:{digest.hexdigest()}"
 
 

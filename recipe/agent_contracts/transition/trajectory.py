@@ -59,8 +59,8 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     policy_manifest_hash: str | None
     """Null: no token was sampled."""
     behavior_weight_checksum: str | None
-    """Checksum of the files that version 0 was loaded from. Null for later versions: not measured yet (needs digests
-    of the weights in use on every rank)."""
+    """Fingerprint of the weights as the trainer sent them and every inference rank acknowledged them. Null: no token was
+    sampled."""
     generator_build: str
     rollout_started_at: float
     """Unix seconds, UTC."""
