@@ -98,7 +98,7 @@ def test_every_record_points_to_a_manifest_and_the_scaffold_never_drifts(smoke_r
 def test_every_process_computed_the_scaffold_and_agreed_before_the_first_token(smoke_run, played):
     attested = read_attestations(smoke_run)
     assert {line.role for line in attested} == {"launcher", "engine", "trainer", "rollout", "evaluator", "reward"}
-    assert len({line.process_id for line in attested if line.role != "evaluator"}) == 5
+    assert len({line.process_id for line in attested if line.role != "evaluator"}) >= 5
     # A resumed run attests again.
     first = [next(line.at for line in attested if line.role == role) for role in {line.role for line in attested}]
     assert max(first) < min(turns[0].rollout_started_at for turns in played)
@@ -106,8 +106,8 @@ def test_every_process_computed_the_scaffold_and_agreed_before_the_first_token(s
 
 def test_the_registry_knows_what_served_each_token(smoke_run):
     registry = Registry(smoke_run)
-    published = [record for record in registry.publications() if record.active_at is not None]
-    assert [record.policy_version for record in published][: NUM_STEPS + 1] == list(range(NUM_STEPS + 1))
+    published = [record for record in registry.publications() if record.active_at is not None][: NUM_STEPS + 1]
+    assert [record.policy_version for record in published] == list(range(NUM_STEPS + 1))
     assert len({record.weight_checksum for record in published}) == NUM_STEPS + 1
     for record in published:
         (found,) = registry.acknowledgements(record.id)

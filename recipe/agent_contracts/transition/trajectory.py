@@ -59,8 +59,8 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     policy_manifest_hash: str | None
     """Null: no token was sampled."""
     behavior_weight_checksum: str | None
-    """Fingerprint of the weights as the trainer sent them and every inference rank acknowledged them. Null: no token was
-    sampled."""
+    """Fingerprint of the weights as the trainer sent them and every inference rank acknowledged them. Null: no token
+    was sampled."""
     generator_build: str
     rollout_started_at: float
     """Unix seconds, UTC."""

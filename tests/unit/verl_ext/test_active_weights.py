@@ -1,69 +1,11 @@
-"""Weights in use against weights received, on a hand-written model that fuses, pads, packs and ties as vLLM's do."""
+"""Weights in use against weights received: what a loader can get wrong, and what is no fault."""
 
 import pytest
 import torch
 from torch import nn
 
+from tests.serving import RECEIVED, load
 from verl_ext.active_weights import ActiveWeights
-
-
-class Fused(nn.Module):
-    """A linear layer of several, whose matrix is packed into the kernel as on a CPU, or kept."""
-
-    def __init__(self, sizes, num_inputs, packed, bias=False):
-        super().__init__()
-        self.output_sizes, self.params_dtype = sizes, torch.float32
-        self.kept = torch.zeros(sum(sizes), num_inputs)
-        self.weight = nn.Parameter(torch.empty(0) if packed else self.kept, requires_grad=False)
-        self.bias = nn.Parameter(torch.zeros(sum(sizes)), requires_grad=False) if bias else None
-        if packed:
-            self.cpu_linear = lambda x, weight, bias: x @ self.kept.t()
-
-
-class Embedding(nn.Module):
-    def __init__(self, vocabulary, padded, width, kernel):
-        super().__init__()
-        self.org_vocab_size, self.params_dtype = vocabulary, torch.float32
-        self.weight = nn.Parameter(torch.zeros(padded, width), requires_grad=False)
-        self.kernel = torch.zeros(padded, width)
-        if kernel:
-            self.cpu_linear = lambda x, weight, bias: x @ self.kernel.t()
-
-
-class Model(nn.Module):
-    packed_modules_mapping = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}  # noqa: RUF012  (vLLM's own form)
-
-    def __init__(self, packed, separate_head=False):
-        super().__init__()
-        self.model = nn.ModuleDict(
-            {"embed_tokens": Embedding(5, 8, 4, kernel=packed), "qkv_proj": Fused([4, 2, 2], 4, packed, bias=True)}
-        )
-        self.model["norm"] = nn.LayerNorm(4, bias=False)
-        self.lm_head = Embedding(5, 8, 4, kernel=packed) if separate_head else self.model["embed_tokens"]
-
-
-RECEIVED = {
-    "model.embed_tokens.weight": torch.arange(20.0).reshape(5, 4) - 7,
-    "model.q_proj.weight": torch.arange(16.0).reshape(4, 4) / 3,
-    "model.k_proj.weight": -torch.arange(8.0).reshape(2, 4) / 7,
-    "model.v_proj.weight": torch.full((2, 4), 1e-7),
-    "model.q_proj.bias": torch.arange(4.0),
-    "model.k_proj.bias": torch.ones(2),
-    "model.v_proj.bias": torch.zeros(2),
-    "model.norm.weight": torch.full((4,), 0.5),
-}
-
-
-def load(packed=True, separate_head=False):
-    """A model that holds what was received, as a right loader leaves it."""
-    model = Model(packed, separate_head)
-    for embedding in {model.model["embed_tokens"], model.lm_head}:
-        embedding.weight[:5] = embedding.kernel[:5] = RECEIVED["model.embed_tokens.weight"]
-    names = ("q_proj", "k_proj", "v_proj")
-    model.model["qkv_proj"].kept[:] = torch.cat([RECEIVED[f"model.{name}.weight"] for name in names])
-    model.model["qkv_proj"].bias[:] = torch.cat([RECEIVED[f"model.{name}.bias"] for name in names])
-    model.model["norm"].weight.requires_grad_(False)[:] = RECEIVED["model.norm.weight"]
-    return model
 
 
 @pytest.mark.parametrize("packed", [True, False])
