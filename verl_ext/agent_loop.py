@@ -18,6 +18,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from recipe.agent_contracts import domains
+from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action, HermesParser
 from recipe.agent_contracts.transition.env import Transition
 from recipe.agent_contracts.transition.episode import Episode
@@ -60,6 +61,18 @@ async def in_own_thread(function: Callable[[Action], Transition], action: Action
 
     threading.Thread(target=work, daemon=True).start()
     return await answer
+
+
+def _lease(labels: dict[str, Any]) -> tuple[int, int]:
+    """The engine's labels of a turn: the version that it began with, and the one that it ended with.
+
+    Raises:
+        ContractViolation: ``policy.lease`` when a label is missing: nobody could say whose tokens these are.
+    """
+    first, last = labels.get("min_global_steps"), labels.get("max_global_steps")
+    if first is None or last is None:
+        raise ContractViolation("policy.lease", "the engine's version at both ends of a turn", (first, last))
+    return first, last
 
 
 @register("contract_agent")
@@ -108,8 +121,8 @@ class ContractAgentLoop(AgentLoopBase):
                         # The server's own default would allow more than the episode has left.
                         sampling_params={**sampling_params, "max_tokens": episode.max_new_tokens},
                     )
-                version = output.extra_fields.get("max_global_steps")
-                action = episode.sampled(list(output.token_ids), list(output.log_probs or []), version)
+                lease = _lease(output.extra_fields)
+                action = episode.sampled(list(output.token_ids), list(output.log_probs or []), *lease)
                 if action is not None:
                     with simple_timer("tool_calls", metrics):
                         await self._step(episode, action)
@@ -128,7 +141,7 @@ class ContractAgentLoop(AgentLoopBase):
             span.outputs(observation=transition.observation, invalid_reason=action.invalid_reason)
 
     def _output(self, episode: Episode, metrics: dict[str, Any]) -> AgentLoopOutput:
-        versions = [turn.policy_version for turn in episode.turns if turn.policy_version is not None]
+        versions = episode.policy_versions
         return AgentLoopOutput(
             prompt_ids=episode.prompt_ids,
             response_ids=episode.response_ids,

@@ -94,6 +94,7 @@ class EpisodeRecorder:
         return TurnRecord(
             episode=identity,
             behavior_policy_version=version,
+            behavior_policy_version_end=turn.policy_version_end,
             policy_manifest_hash=None if manifest is None else manifest.manifest_hash,
             behavior_weight_checksum=None if manifest is None else manifest.weight_checksum,
             generator_build=played_in.engine_build,
@@ -136,7 +137,7 @@ class EpisodeRecorder:
 def _no_turn(episode: Episode) -> Turn:
     """Stands for an episode that failed before its first token: a record with empty ids and its error."""
     now = time.time()
-    return Turn(now, now, episode.prompt_ids, [], [], "", None, episode.base_state, episode.base_state, None)
+    return Turn(now, now, episode.prompt_ids, [], [], "", None, episode.base_state, episode.base_state, None, None)
 
 
 def _closed(record: TurnRecord, episode: Episode, reward: dict[str, float] | None, state_hash: str) -> TurnRecord:

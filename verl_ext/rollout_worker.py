@@ -48,6 +48,10 @@ class CensoredEpisode(ContractViolation):
     """The episode ended for a reason that is not the policy's. It carries no reward and fails its group."""
 
 
+class MixedEpisode(ContractViolation):
+    """The weights were switched inside the episode: it belongs to no single policy, and fails its group."""
+
+
 class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: ignore[misc]
     """verl's V1 rollout worker with verification before hand-over, records and traces."""
 
@@ -122,11 +126,17 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
         """Verify, record, then give the row to TransferQueue.
 
         Raises:
-            CensoredEpisode, VerifierFailure, InvalidMeasurement: after the record was written; verl fails the group.
+            MixedEpisode, CensoredEpisode, VerifierFailure, InvalidMeasurement: after the record was written; verl fails
+                the group.
         """
         episode = output.extra_fields.pop(agent_loop.EPISODE)
         final_state = episode.env.export_state()
         identity = self._recorder.identity(episode, row, validate)
+        if len(episode.policy_versions) > 1:
+            mixed = MixedEpisode("policy.lease", "one version", episode.policy_versions, identity.trajectory_id)
+            episode.error = str(mixed)
+            self._recorder.write(episode, identity, sampling_params, final_state, reward=None)
+            raise mixed
         if episode.termination.is_outcome:
             output.extra_fields["final_state"] = final_state.decode()
             try:

@@ -117,7 +117,7 @@ def test_the_registry_knows_what_served_each_token(smoke_run):
     for record in read_run(smoke_run):
         for at in (record.rollout_started_at, record.rollout_finished_at):
             (served,) = registry.serving(at)
-            assert served.policy_version == record.behavior_policy_version
+            assert served.policy_version == record.behavior_policy_version == record.behavior_policy_version_end
             assert served.weight_checksum == record.behavior_weight_checksum
 
 

@@ -55,7 +55,9 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`sha256:` of the exact bytes of the line before this one in the same part."""
     episode: EpisodeIdentity
     behavior_policy_version: int | None
-    """The engine's own label of the weights that sampled this turn. Null: no token was sampled."""
+    """The engine's own label of the weights when this turn began. Null: no token was sampled."""
+    behavior_policy_version_end: int | None
+    """The label when it ended: another one after a switch inside the turn. Null: no token was sampled."""
     policy_manifest_hash: str | None
     """Null: no token was sampled."""
     behavior_weight_checksum: str | None
