@@ -54,7 +54,7 @@ def main() -> None:
 
 def _fingerprint_speed(megabytes: int, rounds: int) -> None:
     tensor = torch.randn(megabytes * (1 << 20) // 4)
-    target = torch.empty_like(tensor)
+    target = torch.zeros_like(tensor)  # touched: a first copy would measure page faults
     pairs = [
         (_seconds(lambda: tensor_digest("w", tensor)), _seconds(lambda: target.copy_(tensor))) for _ in range(rounds)
     ]
