@@ -37,7 +37,14 @@ PROCESS_ENVIRONMENT = {
     # A leftover cluster file in Ray's temporary folder would make ray.init join a cluster that is gone.
     "RAY_ADDRESS": "local",
 }
-MAY_CHANGE_ON_RESUME = ("trainer.resume_mode", "trainer.total_training_steps", "ray_kwargs")
+MAY_CHANGE_ON_RESUME = (
+    "trainer.resume_mode",
+    "trainer.total_training_steps",
+    "ray_kwargs",
+    # Where a run lies is not what it is: its folder may be moved.
+    "contract.run.folder",
+    "trainer.default_local_dir",
+)
 CPU_ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
     "VERL_ENGINE_DEVICE": "cpu",

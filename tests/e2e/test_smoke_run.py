@@ -223,6 +223,11 @@ def test_a_resumed_run_goes_on_with_the_next_step_and_the_next_prompts(smoke_run
     assert run_limited(command, 600, log) == 2, "an experiment that differs must be refused"
     assert "resume would change trainer.test_freq" in read_tail(log, 80)
     command = command[:4]
+    lock = (smoke_run / "scaffold.json").read_bytes()
+    (smoke_run / "scaffold.json").write_bytes(lock.replace(b"processed_logprobs", b"raw_logprobs"))
+    assert run_limited(command, 600, log) == 2, "a scaffold that differs must be refused"
+    assert "logprobs mode was raw_logprobs, is processed_logprobs" in read_tail(log, 80)
+    (smoke_run / "scaffold.json").write_bytes(lock)
     assert run_limited(command, 600, log) == 0, read_tail(log)
     resumed = [json.loads(line) for line in (smoke_run / "metrics.1.jsonl").read_text().splitlines()]
     assert [entry["step"] for entry in resumed if "actor/grad_norm" in entry["data"]] == [NUM_STEPS + 1]
