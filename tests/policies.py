@@ -21,6 +21,7 @@ def scaffold(**changes: Any) -> Scaffold:
         max_context_tokens=512,
         sampler=Sampler(temperature=1.0, top_p=1.0, top_k=None),
         engine_build="vllm:0 torch:0",
+        engine_dtype="float32",
         quantization=None,
         logprobs_mode="processed_logprobs",
     )

@@ -80,7 +80,7 @@ def limits_of(task: Any, rollout: Any) -> Limits:
 def builder(config: Any, tokenizer: Any) -> ScaffoldBuilder:
     """Scaffolds as this process sees them. `config` is verl's whole configuration."""
     rollout = config.actor_rollout_ref.rollout
-    engine = Engine(engine_build(rollout.name), rollout.quantization, rollout.logprobs_mode)
+    engine = Engine(engine_build(rollout.name), _dtype_name(rollout.dtype), rollout.quantization, rollout.logprobs_mode)
     return ScaffoldBuilder(tokenizer, engine)
 
 
@@ -138,10 +138,17 @@ def attest_engine(run: Path, vllm_config: Any) -> None:
 
     model = vllm_config.model_config
     name = engine_build("vllm").partition(":")[0]
-    live = Engine(_build(name, vllm.__version__), model.quantization, model.logprobs_mode)
+    build, dtype = _build(name, vllm.__version__), str(model.dtype).removeprefix("torch.")
+    live = Engine(build, dtype, model.quantization, model.logprobs_mode)
     for key, scaffolds in read_lock(run).decodings.items():
         for scaffold in scaffolds:
-            locked = Engine(scaffold.engine_build, scaffold.quantization, scaffold.logprobs_mode, scaffold.grammar)
+            locked = Engine(
+                scaffold.engine_build,
+                scaffold.engine_dtype,
+                scaffold.quantization,
+                scaffold.logprobs_mode,
+                scaffold.grammar,
+            )
             if live != locked:
                 raise ContractViolation("policy.engine", msgspec.to_builtins(locked), msgspec.to_builtins(live), key)
     record_attestation(run, "engine", {"engine": [live.build]})
@@ -159,6 +166,18 @@ def engine_build(rollout_name: str) -> str:
         except importlib.metadata.PackageNotFoundError:
             continue
     raise ContractViolation("policy.engine", f"an installed distribution of {rollout_name}", "none")
+
+
+def _dtype_name(configured: str) -> str:
+    """torch's own name of a configured dtype (vLLM also takes `half`).
+
+    Raises:
+        ContractViolation: ``policy.engine`` for `auto`, which leaves the policy to the engine.
+    """
+    dtype = getattr(torch, configured, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ContractViolation("policy.engine", "a dtype by name", f"actor_rollout_ref.rollout.dtype={configured}")
+    return str(dtype).removeprefix("torch.")
 
 
 def model_folder(path: str) -> Path:

@@ -15,6 +15,7 @@ import torch
 from verl.workers.rollout.utils import ensure_async_iterator
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 
+from recipe.agent_contracts.canonical import sha256_json
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.policy.fingerprint import tensor_digest, weight_checksum
 from recipe.agent_contracts.policy.manifest import PolicyManifest
@@ -23,6 +24,8 @@ from recipe.agent_contracts.policy.registry import Part, Registry, lora_checksum
 from recipe.agent_contracts.policy.scaffold_lock import read_lock
 from verl_ext import plugin
 from verl_ext.scaffold import run_folder
+
+_SCALING = ("r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern")
 
 
 class ContractServerAdapter(ServerAdapter):
@@ -64,19 +67,22 @@ class ContractServerAdapter(ServerAdapter):
                 _sealed(weights, digests, global_steps, part), global_steps=None, wire_format=wire_format, **kwargs
             )
             if self._publication is not None:
-                await self._finish(self._publication, part, weight_checksum(digests), global_steps)
+                config = kwargs.get("peft_config")
+                await self._finish(self._publication, part, weight_checksum(digests), global_steps, config)
         except Exception as error:  # written down here and raised on: the run stops, the old label stays
             if self._publication is not None:
                 self._registry.fail(self._publication, f"{type(error).__name__}: {error}")
             raise
 
-    async def _finish(self, publication: int, part: Part, checksum: str, version: int) -> None:
+    async def _finish(
+        self, publication: int, part: Part, checksum: str, version: int, peft_config: dict[str, Any] | None
+    ) -> None:
         self._registry.require_acknowledged(publication, part, checksum)
         if part is Part.BASE:
             # The adapter of the same version follows; only both together are a policy.
             self._base_checksum = checksum
             return
-        adapter = checksum if part is Part.ADAPTER else None
+        adapter = _adapter_revision(checksum, peft_config) if peft_config else None
         whole = checksum if adapter is None else lora_checksum(self._base_checksum or self._lock.base_revision, adapter)
         manifests = [
             PolicyManifest.of(
@@ -100,6 +106,11 @@ def _part(peft_config: Any, base_sync_done: bool) -> Part:
     if not peft_config:
         return Part.FULL
     return Part.ADAPTER if base_sync_done else Part.BASE
+
+
+def _adapter_revision(checksum: str, peft_config: dict[str, Any]) -> str:
+    """The adapter's tensors and how the engine scales them: the same tensors with another alpha are another policy."""
+    return sha256_json({"tensors": checksum, "scaling": {name: peft_config.get(name) for name in _SCALING}})
 
 
 async def _sealed(

@@ -32,6 +32,7 @@ class Engine(msgspec.Struct, frozen=True):
     """What the inference engine says of itself."""
 
     build: str
+    dtype: str
     quantization: str | None
     logprobs_mode: str
     grammar: str | None = None
@@ -90,6 +91,7 @@ class ScaffoldBuilder:
             max_steps=limits.max_steps,
             sampler=sampler,
             engine_build=self._engine.build,
+            engine_dtype=self._engine.dtype,
             quantization=self._engine.quantization,
             grammar=self._engine.grammar,
             logprobs_mode=self._engine.logprobs_mode,

@@ -72,6 +72,8 @@ class Scaffold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sampler: Sampler
     engine_build: str
     """Distribution and version of the engine, and of the torch it runs on."""
+    engine_dtype: str
+    """What the engine computes in, e.g. `float32`."""
     quantization: str | None
     """None: not quantized."""
     grammar: str | None = None

@@ -10,7 +10,7 @@ from recipe.agent_contracts.policy.manifest import Sampler, diff
 from recipe.agent_contracts.transition.actions import HermesParser
 from tests.support import limits
 
-ENGINE = Engine("vllm:1 torch:2", None, "processed_logprobs")
+ENGINE = Engine("vllm:1 torch:2", "float32", None, "processed_logprobs")
 MESSAGES = [{"role": "system", "content": "Fix files."}, {"role": "user", "content": "Files: a"}]
 PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}, "old": {"type": "string"}}}
 TOOLS = [{"type": "function", "function": {"name": "read", "description": "Read.", "parameters": PARAMETERS}}]
@@ -57,10 +57,11 @@ def changes(before, /, **other):
         ({"budget": limits(step_budget=9)}, {"step_budget"}),
         ({"budget": limits(max_steps=3)}, {"max_steps"}),
         ({"sampler": Sampler(0.7, 1.0, None)}, {"sampler.temperature"}),
-        ({"engine": Engine("vllm:2 torch:2", None, "processed_logprobs")}, {"engine_build"}),
-        ({"engine": Engine(ENGINE.build, "fp8", "processed_logprobs")}, {"quantization"}),
-        ({"engine": Engine(ENGINE.build, None, "raw_logprobs")}, {"logprobs_mode"}),
-        ({"engine": Engine(ENGINE.build, None, "processed_logprobs", "json")}, {"grammar"}),
+        ({"engine": Engine("vllm:2 torch:2", "float32", None, "processed_logprobs")}, {"engine_build"}),
+        ({"engine": Engine(ENGINE.build, "bfloat16", None, "processed_logprobs")}, {"engine_dtype"}),
+        ({"engine": Engine(ENGINE.build, "float32", "fp8", "processed_logprobs")}, {"quantization"}),
+        ({"engine": Engine(ENGINE.build, "float32", None, "raw_logprobs")}, {"logprobs_mode"}),
+        ({"engine": Engine(ENGINE.build, "float32", None, "processed_logprobs", "json")}, {"grammar"}),
     ],
     ids=str,
 )

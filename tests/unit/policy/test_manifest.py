@@ -53,7 +53,7 @@ def test_a_manifest_names_its_scaffold():
 
 def test_the_hash_of_a_known_manifest_never_changes():
     """Recorded runs name their policies by it: a new field needs a new schema version."""
-    assert manifest().manifest_hash == "sha256:3cb4b05dc3263b716c2f4461878db024c7238476f008fb9cbed8d87660a9860c"
+    assert manifest().manifest_hash == "sha256:b14225ab1d621b5f926fcd6f544d1ed75b43bac788d8d2f43b286ce42345f926"
 
 
 def test_a_manifest_is_written_once_under_its_hash_wherever_the_run_lies(tmp_path):

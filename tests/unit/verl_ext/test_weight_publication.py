@@ -26,7 +26,7 @@ class Runner:
         self.model, self.loader, self.num_reloads = Model(packed=True), loader, 0
         self.model.config = SimpleNamespace(tie_word_embeddings=False)
         parallel = SimpleNamespace(tensor_parallel_size=1, pipeline_parallel_size=1, data_parallel_rank=0, world_size=1)
-        model_config = SimpleNamespace(quantization=None, logprobs_mode="processed_logprobs")
+        model_config = SimpleNamespace(dtype=torch.float32, quantization=None, logprobs_mode="processed_logprobs")
         self.vllm_config = SimpleNamespace(parallel_config=parallel, quant_config=None, model_config=model_config)
 
     def reload_weights(self, weights_iterator):

@@ -17,7 +17,7 @@ from recipe.agent_contracts.policy.publication import Arrival
 from recipe.agent_contracts.policy.registry import Part, Registry, State, lora_checksum
 from recipe.agent_contracts.policy.scaffold_lock import lock_of
 from tests.policies import scaffold
-from verl_ext.weight_sender import ContractServerAdapter, _part, _sealed
+from verl_ext.weight_sender import ContractServerAdapter, _adapter_revision, _part, _sealed
 
 WEIGHTS = {
     "large": torch.randn(500, 400, generator=torch.Generator().manual_seed(1)),
@@ -91,12 +91,12 @@ def sender(tmp_path):
     return made
 
 
-def finish(sender, version, part, checksum, ranks=(0,)):
+def finish(sender, version, part, checksum, ranks=(0,), config=None):
     if sender._publication is None:
         sender._publication = sender._registry.build(version, 0, num_ranks=1)
     for rank in ranks:
         sender._registry.acknowledge(version, 0, part, rank, checksum, 4, None)
-    asyncio.run(sender._finish(sender._publication, part, checksum, version))
+    asyncio.run(sender._finish(sender._publication, part, checksum, version, config))
 
 
 def test_the_label_moves_only_after_every_rank_acknowledged(sender):
@@ -113,14 +113,19 @@ def test_the_label_moves_only_after_every_rank_acknowledged(sender):
 
 
 def test_base_and_adapter_are_published_as_one_version(sender):
-    finish(sender, 0, Part.BASE, "sha256:base")
+    config = {"r": 8, "lora_alpha": 16, "target_modules": {"q_proj"}}
+    finish(sender, 0, Part.BASE, "sha256:base", config=config)
     assert sender.server_handle.label is None
-    finish(sender, 0, Part.ADAPTER, "sha256:a0")
-    finish(sender, 1, Part.ADAPTER, "sha256:a1")
+    finish(sender, 0, Part.ADAPTER, "sha256:a0", config=config)
+    finish(sender, 1, Part.ADAPTER, "sha256:a1", config=config)
     served = sender._registry.publications()
     assert [record.state for record in served] == [State.RETIRED, State.ACTIVE]
-    assert [record.weight_checksum for record in served] == [
-        lora_checksum("sha256:base", "sha256:a0"),
-        lora_checksum("sha256:base", "sha256:a1"),
-    ]
-    assert [record.adapter_checksum for record in served] == ["sha256:a0", "sha256:a1"]
+    assert {record.base_checksum for record in served} == {"sha256:base"}
+    for record, tensors in zip(served, ("sha256:a0", "sha256:a1"), strict=True):
+        assert record.adapter_checksum == _adapter_revision(tensors, config)
+        assert record.weight_checksum == lora_checksum("sha256:base", record.adapter_checksum)
+
+
+def test_the_same_adapter_with_another_scaling_is_another_policy():
+    config = {"r": 8, "lora_alpha": 16}
+    assert _adapter_revision("sha256:a", config) != _adapter_revision("sha256:a", {**config, "lora_alpha": 32})
