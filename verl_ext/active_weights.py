@@ -49,11 +49,7 @@ class ActiveWeights:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._modules = dict(model.named_modules(remove_duplicate=False))
-        self._fused = {
-            part: (whole, index)
-            for whole, parts in getattr(model, "packed_modules_mapping", {}).items()
-            for index, part in enumerate(parts)
-        }
+        self._fused = _fused_parts(model)
 
     def compare(self, received: Mapping[str, torch.Tensor]) -> Comparison:
         """Compare everything that was received with what is in use."""
@@ -107,6 +103,48 @@ class ActiveWeights:
                 for part in parts:
                     label = f"{path}.{leaf}" if part is None else f"{path}.{leaf} part {part}"
                     yield label, (id(module), leaf, part)
+
+
+def compare_adapter(manager: Any, adapter_id: int, scaling: float, received: Mapping[str, torch.Tensor]) -> Comparison:
+    """Compare a received LoRA adapter with what the engine adds to its layers.
+
+    Args:
+        manager: vLLM's adapter manager.
+        adapter_id: The adapter's number in the engine.
+        scaling: alpha / rank, which the engine multiplies into B.
+        received: `base_model.model.<layer>.lora_A.weight` (rank, in) and `lora_B` (out, rank).
+    """
+    found, fused, covered = Comparison(), _fused_parts(manager.model), set()
+    slot = manager.lora_index_to_id.index(adapter_id)
+    for name, tensor in received.items():
+        layer, _, side = name.removeprefix("base_model.model.").removesuffix(".weight").rpartition(".")
+        path, _, last = layer.rpartition(".")
+        whole, part = fused.get(last, (last, 0))
+        module = manager.modules.get(f"{path}.{whole}")
+        if module is None:
+            found.unplaced.append(name)
+            continue
+        stacked = module.lora_a_stacked if side == "lora_A" else module.lora_b_stacked
+        held = stacked[part][slot, 0, : tensor.shape[0], : tensor.shape[1]]
+        expected = tensor.to(device=held.device, dtype=held.dtype)
+        if not torch.equal(held, expected if side == "lora_A" else expected * scaling):
+            found.different.append(name)
+        found.num_compared += 1
+        covered.add((id(module), part))
+    for path, module in manager.modules.items():
+        for part, stacked in enumerate(getattr(module, "lora_b_stacked", ())):
+            if (id(module), part) not in covered and stacked[slot].any():
+                found.uncovered.append(f"{path} part {part}")
+    return found
+
+
+def _fused_parts(model: torch.nn.Module) -> dict[str, tuple[str, int]]:
+    """Name of a layer that the engine fuses -> name of the fused layer, and which part of it."""
+    return {
+        part: (whole, index)
+        for whole, parts in getattr(model, "packed_modules_mapping", {}).items()
+        for index, part in enumerate(parts)
+    }
 
 
 def _different(module: Any, placed: list[tuple[str, Place, torch.Tensor]]) -> list[str]:

@@ -9,6 +9,7 @@ verl loads each bucket as it comes: the digest is checked at the end, before a t
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,13 +23,16 @@ from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.policy.publication import Arrival, Envelope
 from recipe.agent_contracts.policy.registry import Registry
 from verl_ext import platform_cpu, plugin, scaffold
-from verl_ext.active_weights import ActiveWeights
+from verl_ext.active_weights import ActiveWeights, Comparison, compare_adapter
+
+_IN_PLACE = "verl loads each bucket in place"
 
 
 class ContractWorkerExtension(vLLMColocateWorkerExtension):
     """Named by `rollout.engine_kwargs.vllm.worker_extension_cls`; vLLM's worker inherits from it."""
 
     _arrival: Arrival
+    _adapter: dict[str, torch.Tensor]
     _attested = False
 
     def update_weights_from_ipc(
@@ -49,14 +53,17 @@ class ContractWorkerExtension(vLLMColocateWorkerExtension):
         else:
             super().update_weights_from_ipc(peft_config, base_sync_done, use_shm)
             self._arrival.verified()
-            compared = (0, self._adapter_in_use() if is_adapter else "verl loads each bucket in place")
+            compared = self._compare_adapter(peft_config) if peft_config and base_sync_done else (0, _IN_PLACE)
         self._acknowledge(self._arrival.verified(), *compared)
 
     def _update_weights(
         self, weights: list[tuple[str, torch.Tensor]], peft_config: dict[str, Any], base_sync_done: bool
     ) -> None:
         """verl's method for one bucket (for an adapter: for all of it), without the envelope."""
-        super()._update_weights(self._arrival.take(weights), peft_config, base_sync_done)
+        received = self._arrival.take(weights)
+        if peft_config and base_sync_done:
+            self._adapter = dict(received)
+        super()._update_weights(received, peft_config, base_sync_done)
 
     def _stage_and_reload(self, use_shm: bool) -> tuple[int, str | None]:
         staged: dict[str, torch.Tensor] = {}
@@ -81,28 +88,36 @@ class ContractWorkerExtension(vLLMColocateWorkerExtension):
             return 0, "the rank holds a part of each tensor"
         if self.model_runner.vllm_config.quant_config is not None:
             return 0, "quantized weights have other values by design"
-        found = ActiveWeights(model).compare(received)
+        return self._require_in_use(ActiveWeights(model).compare(received))
+
+    def _compare_adapter(self, peft_config: dict[str, Any]) -> tuple[int, str | None]:
+        """As `_compare_active`, for an adapter: an engine that does not list it would sample with the base alone."""
+        listed = sorted(self.list_loras())
+        if VLLM_LORA_INT_ID not in listed:
+            raise ContractViolation("publication.active", f"adapter {VLLM_LORA_INT_ID} in the engine", listed)
+        if not platform_cpu.is_cpu_stack():
+            return 0, "the engine lists the adapter; its values are compared on the CPU stack only"
+        rank = peft_config["r"]
+        scaling = peft_config["lora_alpha"] / (math.sqrt(rank) if peft_config.get("use_rslora") else rank)
+        manager = self.model_runner.lora_manager._adapter_manager
+        found = compare_adapter(manager, VLLM_LORA_INT_ID, scaling, self._adapter)
+        self._adapter = {}
+        return self._require_in_use(found)
+
+    def _require_in_use(self, found: Comparison) -> tuple[int, str | None]:
+        """
+        Raises:
+            ContractViolation: ``publication.active``, naming what has other values and what was never loaded.
+        """
         if found.different or (found.uncovered and not found.unplaced):
             raise ContractViolation(
                 "publication.active",
-                expected=f"the {len(received)} received tensors in use",
+                expected="every received tensor in use, and nothing else",
                 found=f"other values in {found.different[:5]}, never loaded {found.uncovered[:5]}",
                 evidence=f"replica {self._replica}, rank {self._rank_in_replica}",
                 remedy="the engine's loader skipped or changed tensors; its log names the layers that it did not load",
             )
-        unplaced = f"no known place for {found.unplaced[:5]}" if found.unplaced else None
-        return found.num_compared, unplaced
-
-    def _adapter_in_use(self) -> str:
-        """The engine must list the adapter; that its values are in use is not measured.
-
-        Raises:
-            ContractViolation: ``publication.active`` when the engine would sample with the base alone.
-        """
-        listed = sorted(self.list_loras())
-        if VLLM_LORA_INT_ID not in listed:
-            raise ContractViolation("publication.active", f"adapter {VLLM_LORA_INT_ID} in the engine", listed)
-        return "the adapter is listed by the engine; its values in use were not compared"
+        return found.num_compared, f"no known place for {found.unplaced[:5]}" if found.unplaced else None
 
     def _acknowledge(self, envelope: Envelope, num_compared: int, not_compared: str | None) -> None:
         Registry(scaffold.run_folder()).acknowledge(

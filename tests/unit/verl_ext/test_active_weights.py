@@ -1,11 +1,13 @@
 """Weights in use against weights received: what a loader can get wrong, and what is no fault."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
-from tests.serving import RECEIVED, load
-from verl_ext.active_weights import ActiveWeights
+from tests.serving import RECEIVED, Model, load
+from verl_ext.active_weights import ActiveWeights, compare_adapter
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -79,3 +81,55 @@ def test_weights_below_a_lora_wrapper_are_found():
     wrapped = {name.replace("_proj.", "_proj.base_layer."): tensor for name, tensor in RECEIVED.items()}
     found = ActiveWeights(model).compare(wrapped)
     assert (found.different, found.unplaced, found.uncovered) == ([], [], [])
+
+
+class Wrapped:
+    """A layer with adapter slots, as vLLM's wrappers hold them: one (slots, 1, rank, width) tensor a fused part."""
+
+    def __init__(self, sizes, num_inputs, rank=4, slots=2):
+        self.lora_a_stacked = tuple(torch.zeros(slots, 1, rank, num_inputs) for _ in sizes)
+        self.lora_b_stacked = tuple(torch.zeros(slots, 1, size, rank) for size in sizes)
+
+
+ADAPTER = {
+    "base_model.model.model.q_proj.lora_A.weight": torch.arange(8.0).reshape(2, 4),
+    "base_model.model.model.q_proj.lora_B.weight": torch.arange(8.0).reshape(4, 2) / 3,
+    "base_model.model.model.v_proj.lora_A.weight": torch.ones(2, 4),
+    "base_model.model.model.v_proj.lora_B.weight": torch.full((2, 2), 0.1),
+}
+SLOT, ADAPTER_ID, SCALING = 1, 123, 2.0
+
+
+def adapter_manager():
+    """An engine that holds ADAPTER in its second slot, B scaled."""
+    layers = {"model.qkv_proj": Wrapped([4, 2, 2], 4), "model.o_proj": Wrapped([4], 4)}
+    for name, tensor in ADAPTER.items():
+        part = 0 if "q_proj" in name else 2
+        side = layers["model.qkv_proj"].lora_a_stacked if "lora_A" in name else layers["model.qkv_proj"].lora_b_stacked
+        scaled = tensor if "lora_A" in name else tensor * SCALING
+        side[part][SLOT, 0, : tensor.shape[0], : tensor.shape[1]] = scaled
+    return SimpleNamespace(model=Model(packed=True), modules=layers, lora_index_to_id=[7, ADAPTER_ID])
+
+
+def test_an_adapter_in_use_is_found_whole():
+    found = compare_adapter(adapter_manager(), ADAPTER_ID, SCALING, ADAPTER)
+    assert (found.different, found.unplaced, found.uncovered, found.num_compared) == ([], [], [], 4)
+
+
+def test_an_adapter_that_was_not_replaced_or_scaled_otherwise_is_found():
+    manager = adapter_manager()
+    newer = {**ADAPTER, "base_model.model.model.q_proj.lora_A.weight": torch.zeros(2, 4)}
+    assert compare_adapter(manager, ADAPTER_ID, SCALING, newer).different == [next(iter(ADAPTER))]
+    unscaled = compare_adapter(manager, ADAPTER_ID, 1.0, ADAPTER).different
+    assert unscaled == [name for name in ADAPTER if "lora_B" in name]
+
+
+def test_a_layer_that_still_adds_an_older_adapter_is_found():
+    manager = adapter_manager()
+    manager.modules["model.o_proj"].lora_b_stacked[0][SLOT, 0, 0, 0] = 1.0
+    assert compare_adapter(manager, ADAPTER_ID, SCALING, ADAPTER).uncovered == ["model.o_proj part 0"]
+
+
+def test_an_adapter_for_a_layer_that_the_engine_does_not_have_is_said():
+    extra = {**ADAPTER, "base_model.model.model.experts.lora_A.weight": torch.ones(2, 4)}
+    assert compare_adapter(adapter_manager(), ADAPTER_ID, SCALING, extra).unplaced == list(extra)[-1:]

@@ -145,9 +145,7 @@ def test_an_adapter_that_the_engine_does_not_list_is_refused():
     engine = object.__new__(ContractWorkerExtension)
     engine.list_loras = lambda: set(given["engine_list_loras"])
     with pytest.raises(ContractViolation, match=r"publication\.active"):
-        engine._adapter_in_use()
-    engine.list_loras = lambda: {123}
-    assert "not compared" in engine._adapter_in_use()
+        engine._compare_adapter({"r": 1, "lora_alpha": 1})
 
 
 def test_the_base_alone_is_not_the_version_that_the_adapter_makes():
