@@ -41,18 +41,17 @@ class ContractWorkerExtension(vLLMColocateWorkerExtension):
         """Receive one set of weights, serve it, and acknowledge what is now in use.
 
         Raises:
-            ContractViolation: ``policy.scaffold`` for an engine that is not the locked one, ``publication.received`` or
-                ``publication.active`` for weights that are not what was sent.
+            ContractViolation: ``policy.engine`` for an engine that is not the locked one, ``publication.received`` or
+                ``publication.active`` for weights that are not what was sent. Nothing raises before everything was
+                received: the sender would wait for its answer for ever.
         """
-        plugin.assert_registered()
-        self._attest_once()
         self._arrival = Arrival()
         is_adapter = bool(peft_config and base_sync_done)
         if platform_cpu.is_cpu_stack() and not is_adapter:
             compared = self._stage_and_reload(use_shm)
         else:
             super().update_weights_from_ipc(peft_config, base_sync_done, use_shm)
-            self._arrival.verified()
+            self._require_as_sent()
             compared = self._compare_adapter(peft_config) if peft_config and base_sync_done else (0, _IN_PLACE)
         self._acknowledge(self._arrival.verified(), *compared)
 
@@ -73,9 +72,8 @@ class ContractWorkerExtension(vLLMColocateWorkerExtension):
             staged.update((name, tensor.clone()) for name, tensor in self._arrival.take(bucket))
 
         receiver = BucketedWeightReceiver(self._get_zmq_handle(), device=torch.device("cpu"), use_shm=use_shm)
-        # Nothing may raise before the last bucket is acknowledged: the sender would wait for ever.
         receiver.receive_weights(stage)
-        self._arrival.verified()
+        self._require_as_sent()
         model = self.model_runner.model
         with _separate_head_is_loaded(model, staged):
             self.model_runner.reload_weights(weights_iterator=iter(staged.items()))
@@ -139,11 +137,13 @@ class ContractWorkerExtension(vLLMColocateWorkerExtension):
         parallel = self.model_runner.vllm_config.parallel_config
         return int(parallel.data_parallel_rank * parallel.world_size + self.rank)
 
-    def _attest_once(self) -> None:
-        """The engine says what it is before it gets weights, so before it can sample."""
+    def _require_as_sent(self) -> None:
+        """The engine is the locked one (asked once, so before it can sample), and what arrived is what was sent."""
+        plugin.assert_registered()
         if not self._attested:
             scaffold.attest_engine(scaffold.run_folder(), self.model_runner.vllm_config)
             self._attested = True
+        self._arrival.verified()
 
 
 @contextmanager

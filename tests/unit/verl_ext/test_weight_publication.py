@@ -124,11 +124,12 @@ def test_a_tensor_that_the_loader_skips_is_not_acknowledged(run, name):
     assert Registry(run).acknowledgements(publication) == []
 
 
-def test_an_engine_that_is_not_the_locked_one_gets_no_weights(run):
+def test_an_engine_that_is_not_the_locked_one_loads_nothing_and_the_sender_is_not_left_waiting(run):
     engine = worker(run)
     engine.model_runner.vllm_config.model_config.logprobs_mode = "raw_logprobs"
-    with pytest.raises(ContractViolation, match="raw_logprobs"):
-        engine.update_weights_from_ipc(use_shm=True)
+    (error,) = publish(run, engine, sealed())
+    assert "raw_logprobs" in str(error)
+    assert engine.model_runner.num_reloads == 0
 
 
 @pytest.mark.parametrize(("parallel", "why"), [(2, "the rank holds a part of each tensor"), (1, None)])
