@@ -136,6 +136,7 @@ def _records(
             TurnRecord(
                 episode=identity,
                 behavior_policy_version=0,
+                behavior_policy_version_end=0,
                 policy_manifest_hash="sha256:" + "0" * 64,
                 behavior_weight_checksum="sha256:" + "0" * 64,
                 generator_build="benchmark",

@@ -31,6 +31,7 @@ def turn_record(trajectory_id: str = "g_0", *, episode: EpisodeIdentity | None =
     values: dict[str, Any] = {
         "episode": episode or identity(trajectory_id),
         "behavior_policy_version": 0,
+        "behavior_policy_version_end": 0,
         "policy_manifest_hash": None,
         "behavior_weight_checksum": None,
         "generator_build": "test",

@@ -18,14 +18,13 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from recipe.agent_contracts import domains
+from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.actions import Action
 from recipe.agent_contracts.transition.env import Transition
-from recipe.agent_contracts.transition.episode import Episode, Limits
-from recipe.agent_contracts.transition.observations import ObservationLimit
-from recipe.agent_contracts.transition.parsers import parser_named
+from recipe.agent_contracts.transition.episode import Episode
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.transition.termination import Termination
-from verl_ext import tracing
+from verl_ext import scaffold, tracing
 
 EPISODE = "contract_episode"
 """Key in `AgentLoopOutput.extra_fields` under which the rollout worker finds the episode."""
@@ -64,9 +63,24 @@ async def in_own_thread(function: Callable[[Action], Transition], action: Action
     return await answer
 
 
+def _lease(labels: dict[str, Any]) -> tuple[int, int]:
+    """The engine's labels of a turn: the version that it began with, and the one that it ended with.
+
+    Raises:
+        ContractViolation: ``policy.lease`` when a label is missing: nobody could say whose tokens these are.
+    """
+    first, last = labels.get("min_global_steps"), labels.get("max_global_steps")
+    if first is None or last is None:
+        raise ContractViolation("policy.lease", "the engine's version at both ends of a turn", (first, last))
+    return first, last
+
+
 @register("contract_agent")
 class ContractAgentLoop(AgentLoopBase):
     """The dataset's `agent_name: contract_agent`. One instance plays one episode."""
+
+    before_sampling: Callable[[Episode], None] = staticmethod(lambda episode: None)
+    """Set by the rollout worker: raises when the episode's scaffold is not the locked one."""
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
         """Play one episode.
@@ -79,6 +93,7 @@ class ContractAgentLoop(AgentLoopBase):
             verl's output; `extra_fields["contract_episode"]` holds the `Episode` for the worker, which removes it.
         """
         episode = self._open(kwargs)
+        self.before_sampling(episode)
         metrics: dict[str, Any] = {}
         with tracing.span("episode", "AGENT", task_id=kwargs["extra_info"]["task_id"]) as span:
             try:
@@ -91,20 +106,9 @@ class ContractAgentLoop(AgentLoopBase):
     def _open(self, row: dict[str, Any]) -> Episode:
         info = row["extra_info"]
         env, task = domains.load(domains.domain_of(row["data_source"]).environment)(info["task"])
-        limits = Limits(
-            step_budget=task.step_budget,
-            token_budget=task.token_budget,
-            max_prompt_tokens=self.rollout_config.prompt_length,
-            max_response_tokens=self.rollout_config.response_length,
-            max_context_tokens=self.rollout_config.max_model_len
-            or self.rollout_config.prompt_length + self.rollout_config.response_length,
-            max_steps=self.rollout_config.multi_turn.max_assistant_turns,
-        )
+        limits = scaffold.limits_of(task, self.rollout_config)
         renderer = shared_renderer(self.tokenizer)
-        declared = self.config.contract
-        parser = parser_named(declared.policy.parser)
-        max_chars = declared.environment.max_observation_chars
-        shown = None if max_chars is None else ObservationLimit(max_chars, declared.environment.observation_keeps)
+        parser, shown = scaffold.parser_of(self.config), scaffold.observation_limit_of(self.config)
         return Episode(env, info["task_id"], info["seed"], list(row["raw_prompt"]), renderer, parser, limits, shown)
 
     async def _play(self, episode: Episode, sampling_params: dict[str, Any], metrics: dict[str, Any]) -> None:
@@ -118,8 +122,8 @@ class ContractAgentLoop(AgentLoopBase):
                         # The server's own default would allow more than the episode has left.
                         sampling_params={**sampling_params, "max_tokens": episode.max_new_tokens},
                     )
-                version = output.extra_fields.get("max_global_steps")
-                action = episode.sampled(list(output.token_ids), list(output.log_probs or []), version)
+                lease = _lease(output.extra_fields)
+                action = episode.sampled(list(output.token_ids), list(output.log_probs or []), *lease)
                 if action is not None:
                     with simple_timer("tool_calls", metrics):
                         await self._step(episode, action)
@@ -138,7 +142,7 @@ class ContractAgentLoop(AgentLoopBase):
             span.outputs(observation=transition.observation, invalid_reason=action.invalid_reason)
 
     def _output(self, episode: Episode, metrics: dict[str, Any]) -> AgentLoopOutput:
-        versions = [turn.policy_version for turn in episode.turns if turn.policy_version is not None]
+        versions = episode.policy_versions
         return AgentLoopOutput(
             prompt_ids=episode.prompt_ids,
             response_ids=episode.response_ids,

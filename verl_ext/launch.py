@@ -27,7 +27,7 @@ from recipe.agent_contracts.config.experiment import Experiment
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 from recipe.agent_contracts.training import metrics_path
 from recipe.agent_contracts.transition.snapshots import write_atomically
-from verl_ext import platform_cpu, plugin, tracing
+from verl_ext import platform_cpu, plugin, scaffold, tracing
 
 PROCESS_ENVIRONMENT = {
     # verl hides a failing entry point; a module named here raises instead.
@@ -37,7 +37,14 @@ PROCESS_ENVIRONMENT = {
     # A leftover cluster file in Ray's temporary folder would make ray.init join a cluster that is gone.
     "RAY_ADDRESS": "local",
 }
-MAY_CHANGE_ON_RESUME = ("trainer.resume_mode", "trainer.total_training_steps", "ray_kwargs")
+MAY_CHANGE_ON_RESUME = (
+    "trainer.resume_mode",
+    "trainer.total_training_steps",
+    "ray_kwargs",
+    # Where a run lies is not what it is: its folder may be moved.
+    "contract.run.folder",
+    "trainer.default_local_dir",
+)
 CPU_ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
     "VERL_ENGINE_DEVICE": "cpu",
@@ -172,6 +179,7 @@ def process_environment(folder: Path) -> dict[str, str]:
         "VERL_FILE_LOGGER_PATH": str(metrics_path(folder)),
     }
     environment = {key: os.environ.get(key, value) for key, value in defaults.items()}
+    environment[scaffold.RUN_FOLDER_VARIABLE] = str(folder)
     modules = environment["VERL_USE_EXTERNAL_MODULES"].split(",")
     if "verl_ext.plugin" not in modules:
         # A user's own modules (environments, tools) come after ours.
@@ -189,14 +197,22 @@ def _fixed_ports(config: DictConfig) -> list[str]:
     return fixed
 
 
-def _check_prompts(config: DictConfig) -> None:
-    from transformers import AutoTokenizer
+def _tokenizer(config: DictConfig) -> Any:
+    """The policy's tokenizer, loaded as verl's processes load it."""
+    from verl.utils import hf_tokenizer
 
+    model = config.actor_rollout_ref.model
+    tokenizer = hf_tokenizer(model.tokenizer_path or model.path, trust_remote_code=model.trust_remote_code)
+    if model.custom_chat_template is not None:
+        tokenizer.chat_template = model.custom_chat_template
+    return tokenizer
+
+
+def _check_prompts(config: DictConfig) -> None:
     from recipe.agent_contracts import domains
     from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 
-    model = config.actor_rollout_ref.model
-    renderer = ChatTemplateRenderer(AutoTokenizer.from_pretrained(model.tokenizer_path or model.path))
+    renderer = ChatTemplateRenderer(_tokenizer(config))
 
     def count_tokens(row: dict[str, Any]) -> int:
         env, task = domains.load(domains.domain_of(row["data_source"]).environment)(row["extra_info"]["task"])
@@ -217,6 +233,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"configuration is consistent; the run would be in {config.contract.run.folder}")
             return 0
         check(config)
+        # First, since a start that is refused leaves no experiment behind.
+        scaffold.lock_run(config, _tokenizer(config))
         preregister(config, Path(config.contract.run.folder))
     except (ConfigContradiction, ContractViolation, HydraException, OmegaConfBaseException) as error:
         print(f"refused: {error}", file=sys.stderr)

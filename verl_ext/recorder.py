@@ -1,13 +1,12 @@
 """Writes a finished episode into the run folder: turn records, manifests, and the blobs that replay needs.
 
 One recorder a rollout worker, each with a part file of its own. It builds manifests from the live tokenizer, tools and
-sampler of this process.
+sampler of this process, and from the weights that the registry says were served under a version.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import os
 import time
 from pathlib import Path
@@ -15,12 +14,14 @@ from typing import Any
 
 import msgspec
 
-from recipe.agent_contracts.canonical import sha256_bytes, sha256_json
-from recipe.agent_contracts.policy.manifest import PolicyManifest, Sampler, files_checksum, tokenizer_revision
+from recipe.agent_contracts.policy.manifest import PolicyManifest, Scaffold
+from recipe.agent_contracts.policy.registry import Registry
+from recipe.agent_contracts.policy.scaffold_lock import read_lock
 from recipe.agent_contracts.transition.episode import Episode, Turn
 from recipe.agent_contracts.transition.snapshots import BlobStore
 from recipe.agent_contracts.transition.trajectory import EpisodeIdentity, TrajectoryWriter, TurnRecord
 from recipe.agent_contracts.transition.trajectory.context import ContextLink, context_links
+from verl_ext import scaffold
 
 MAX_INLINE_CHARS = 16_384
 """Longer observations are blobs, which equal ones share."""
@@ -36,11 +37,25 @@ class EpisodeRecorder:
         self.blobs = BlobStore(self.run / "blobs")
         part = f"{int(time.time() * 1000)}-{os.getpid()}"
         self.writer = TrajectoryWriter(self.run / "trajectories", part, config.contract.records.compression)
-        self.engine_build = _engine_build(self.rollout.name)
-        self._tokenizer_revision = tokenizer_revision(tokenizer)
-        self._chat_template_hash = sha256_bytes((tokenizer.chat_template or "").encode())
-        self._base_revision = files_checksum(_model_folder(config.actor_rollout_ref.model.path))
+        self._registry = Registry(self.run)
+        self._lock = read_lock(self.run)
+        self._builder = scaffold.builder(config, tokenizer)
         self._manifest = functools.lru_cache(maxsize=256)(self._build_manifest)
+
+    def scaffold(self, episode: Episode, sampling_params: dict[str, Any]) -> Scaffold:
+        """What an episode is sampled in, from the live objects of this process."""
+        sampler = scaffold.sampler(sampling_params, self.rollout)
+        return self._builder.build(
+            episode.messages, episode.tools, episode.parser, episode.limits, episode.observation_limit, sampler
+        )
+
+    def require_locked(self, episode: Episode, key: str, sampling_params: dict[str, Any]) -> None:
+        """Raise unless the run locked this episode's scaffold for its decoding.
+
+        Raises:
+            ContractViolation: ``policy.scaffold``, before a token was sampled.
+        """
+        self._lock.require(key, self.scaffold(episode, sampling_params), "rollout")
 
     def identity(self, episode: Episode, row: dict[str, Any], validate: bool) -> EpisodeIdentity:
         """Name an episode by its dataset row; the task and its grader go into the blob store."""
@@ -71,11 +86,11 @@ class EpisodeRecorder:
         reward: dict[str, float] | None,
     ) -> None:
         """Append the episode's turns. The last carries the termination code, the reward vector and the final state."""
-        sampler = _sampler(sampling_params)
+        played_in = self.scaffold(episode, sampling_params)
         turns = episode.turns or [_no_turn(episode)]
         links = context_links([(turn.prompt_token_ids, turn.token_ids) for turn in turns], identity.trajectory_id)
         records = [
-            self._record(episode, turn, index, link, identity, sampler)
+            self._record(episode, turn, index, link, identity, played_in)
             for index, (turn, link) in enumerate(zip(turns, links, strict=True))
         ]
         records[-1] = _closed(records[-1], episode, reward, self.blobs.put(final_state))
@@ -88,17 +103,18 @@ class EpisodeRecorder:
         index: int,
         link: ContextLink,
         identity: EpisodeIdentity,
-        sampler: Sampler,
+        played_in: Scaffold,
     ) -> TurnRecord:
-        version, action = turn.policy_version, turn.action
+        version, action, sampler = turn.policy_version, turn.action, played_in.sampler
         observation, observation_ref = self._raw_observation(turn)
-        manifest = None if version is None else self._manifest_of(episode, version, sampler)
+        manifest = None if version is None else self._manifest(version, played_in)
         return TurnRecord(
             episode=identity,
             behavior_policy_version=version,
+            behavior_policy_version_end=turn.policy_version_end,
             policy_manifest_hash=None if manifest is None else manifest.manifest_hash,
             behavior_weight_checksum=None if manifest is None else manifest.weight_checksum,
-            generator_build=self.engine_build,
+            generator_build=played_in.engine_build,
             rollout_started_at=turn.started_at,
             rollout_finished_at=turn.finished_at,
             turn=index,
@@ -130,60 +146,24 @@ class EpisodeRecorder:
             return turn.observation, None
         return None, self.blobs.put(turn.observation.encode())
 
-    def _manifest_of(self, episode: Episode, version: int, sampler: Sampler) -> PolicyManifest:
-        system = sha256_json([message for message in episode.messages if message["role"] == "system"])
-        budgets = (episode.limits.step_budget, episode.limits.token_budget)
-        manifest: PolicyManifest = self._manifest(version, sampler, sha256_json(episode.tools), system, budgets)
-        return manifest
-
-    def _build_manifest(
-        self, version: int, sampler: Sampler, tools: str, system: str, budgets: tuple[int, int]
-    ) -> PolicyManifest:
-        manifest = PolicyManifest(
+    def _build_manifest(self, version: int, played_in: Scaffold) -> PolicyManifest:
+        published = self._registry.published(version)
+        assert published.weight_checksum is not None, "a served publication was staged"
+        manifest = PolicyManifest.of(
+            played_in,
             policy_version=version,
-            weight_checksum=self._base_revision if version == 0 else None,
-            base_revision=self._base_revision,
-            adapter_revision=None,
-            tokenizer_revision=self._tokenizer_revision,
-            system_prompt_hash=system,
-            chat_template_hash=self._chat_template_hash,
-            tool_schema_hash=tools,
-            parser_version=self.config.contract.policy.parser,
-            step_budget=budgets[0],
-            token_budget=budgets[1],
-            sampler=sampler,
-            engine_build=self.engine_build,
-            quantization=self.rollout.quantization,
-            logprobs_mode=self.rollout.logprobs_mode,
+            weight_checksum=published.weight_checksum,
+            base_revision=self._lock.base_revision,
+            adapter_revision=published.adapter_checksum,
         )
         manifest.write(self.run / "manifests")
         return manifest
 
 
-def _model_folder(path: str) -> Path:
-    """Where the model's files lie: a folder, or a hub name's snapshot in the local cache."""
-    if Path(path).is_dir():
-        return Path(path)
-    from huggingface_hub import snapshot_download
-
-    return Path(snapshot_download(path, local_files_only=True))
-
-
-def _sampler(sampling_params: dict[str, Any]) -> Sampler:
-    """The sampler as the engine applies it: verl writes "no top-k" as -1, and a temperature of 0 means greedy."""
-    top_k = sampling_params["top_k"]
-    return Sampler(
-        temperature=float(sampling_params["temperature"]),
-        top_p=float(sampling_params["top_p"]),
-        top_k=None if top_k in (-1, 0) else int(top_k),
-        repetition_penalty=float(sampling_params["repetition_penalty"]),
-    )
-
-
 def _no_turn(episode: Episode) -> Turn:
     """Stands for an episode that failed before its first token: a record with empty ids and its error."""
     now = time.time()
-    return Turn(now, now, episode.prompt_ids, [], [], "", None, episode.base_state, episode.base_state, None)
+    return Turn(now, now, episode.prompt_ids, [], [], "", None, episode.base_state, episode.base_state, None, None)
 
 
 def _closed(record: TurnRecord, episode: Episode, reward: dict[str, float] | None, state_hash: str) -> TurnRecord:
@@ -194,12 +174,3 @@ def _closed(record: TurnRecord, episode: Episode, reward: dict[str, float] | Non
         termination_reason=episode.termination,
         error=episode.error,
     )
-
-
-def _engine_build(rollout_name: str) -> str:
-    for distribution in (rollout_name, f"{rollout_name}-cpu"):
-        try:
-            return f"{distribution}:{importlib.metadata.version(distribution)}"
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return f"{rollout_name}:unknown"

@@ -18,6 +18,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from recipe.agent_contracts.domains import domain_of
 from recipe.agent_contracts.errors import InvalidMeasurement
 from recipe.agent_contracts.verification.process import VerifierProcess
+from verl_ext import scaffold
 
 
 class ContractRewardManager(RewardManagerBase):
@@ -25,6 +26,7 @@ class ContractRewardManager(RewardManagerBase):
 
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any, **kwargs: Any) -> None:
         super().__init__(config, tokenizer, compute_score)
+        scaffold.attest_process(config, tokenizer, {"reward": ("train", "heldout/")})
         settings = config.contract.verification
         self._timeout_seconds: float = settings.timeout_seconds
         self._num_processes: int = settings.processes

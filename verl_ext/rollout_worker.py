@@ -8,10 +8,12 @@ discards the whole group. Greedy held-out rows and tracing are decided here, sin
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import hydra.utils
 import ray
+from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import (
     AgentLoopBase,
     AgentLoopOutput,
@@ -25,7 +27,7 @@ from verl.utils.rollout_trace import rollout_trace_attr
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.episode import Episode
 from recipe.agent_contracts.transition.trajectory import EpisodeIdentity
-from verl_ext import agent_loop, plugin, tracing
+from verl_ext import agent_loop, plugin, scaffold, tracing
 from verl_ext.recorder import EpisodeRecorder
 
 
@@ -46,6 +48,10 @@ class CensoredEpisode(ContractViolation):
     """The episode ended for a reason that is not the policy's. It carries no reward and fails its group."""
 
 
+class MixedEpisode(ContractViolation):
+    """The weights were switched inside the episode: it belongs to no single policy, and fails its group."""
+
+
 class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: ignore[misc]
     """verl's V1 rollout worker with verification before hand-over, records and traces."""
 
@@ -53,6 +59,8 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
         plugin.assert_registered()
         super().__init__(*args, **kwargs)
         self._recorder = EpisodeRecorder(self.config, self.tokenizer)
+        scaffold.attest_process(self.config, self.tokenizer, {"rollout": ("train",), "evaluator": ("heldout/",)})
+        self._drift: ContractViolation | None = None
         self._traced: tuple[int, set[str]] = (-1, set())
         self._loops: dict[str, Any] = {}
 
@@ -72,8 +80,30 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
             name="agent_loop",
             trace=self._is_traced(trajectory["step"], kwargs["uid"]),
         ):
-            output = await self._new_loop(agent_name).run(params, **kwargs)
+            loop = self._new_loop(agent_name)
+            loop.before_sampling = self._guard(trajectory["validate"], params, kwargs)
+            output = await loop.run(params, **kwargs)
             await self._hand_over(output, trajectory["validate"], params, kwargs)
+
+    async def generate_sequences(self, batch: TensorDict) -> None:
+        """verl's method, which raises in the trainer once an episode's scaffold was not the locked one."""
+        if self._drift is not None:
+            raise self._drift
+        await super().generate_sequences(batch)
+
+    def _guard(self, validate: bool, params: dict[str, Any], row: dict[str, Any]) -> Callable[[Episode], None]:
+        """The check of one episode before its first token. A drift fails the episode's group now, and the run as soon
+        as the trainer asks for more."""
+        key = scaffold.decoding_key("val" if validate else "train", row["extra_info"]["decoding"])
+
+        def require_locked(episode: Episode) -> None:
+            try:
+                self._recorder.require_locked(episode, key, params)
+            except ContractViolation as drift:
+                self._drift = drift
+                raise
+
+        return require_locked
 
     def _new_loop(self, agent_name: str) -> AgentLoopBase:
         if agent_name not in self._loops:
@@ -96,11 +126,17 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
         """Verify, record, then give the row to TransferQueue.
 
         Raises:
-            CensoredEpisode, VerifierFailure, InvalidMeasurement: after the record was written; verl fails the group.
+            MixedEpisode, CensoredEpisode, VerifierFailure, InvalidMeasurement: after the record was written; verl fails
+                the group.
         """
         episode = output.extra_fields.pop(agent_loop.EPISODE)
         final_state = episode.env.export_state()
         identity = self._recorder.identity(episode, row, validate)
+        if len(episode.policy_versions) > 1:
+            mixed = MixedEpisode("policy.lease", "one version", episode.policy_versions, identity.trajectory_id)
+            episode.error = str(mixed)
+            self._recorder.write(episode, identity, sampling_params, final_state, reward=None)
+            raise mixed
         if episode.termination.is_outcome:
             output.extra_fields["final_state"] = final_state.decode()
             try:
@@ -159,6 +195,10 @@ class ContractAgentLoopManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = ray.remote(ContractAgentLoopWorkerImpl)
+
+    def wait_until_ready(self) -> None:
+        """Wait until every worker was made, so that one that refused its scaffold stops the run before it samples."""
+        ray.get([worker.__ray_ready__.remote() for worker in self.agent_loop_workers])
 
     def flush(self) -> None:
         """Wait until every worker has written its traces: verl exports them in the background."""

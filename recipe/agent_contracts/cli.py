@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from recipe.agent_contracts import environment_command
-from recipe.agent_contracts.commands import replay, runs, trace
+from recipe.agent_contracts.commands import env, manifest, replay, runs, trace
 from recipe.agent_contracts.commands.output import RunFolder, console
 from recipe.agent_contracts.commands.output import fail as _fail
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.add_typer(environment_command.app, name="env")
+app.add_typer(env.app, name="env")
+app.add_typer(manifest.app, name="manifest")
 app.command()(replay.replay)
 app.add_typer(trace.app, name="trace")
 app.add_typer(runs.app, name="runs")
@@ -105,6 +105,8 @@ def export(
     except (OSError, ContractViolation) as error:
         _fail(str(error), code=1)
     console.print(f"{exported.folder}  {exported.weight_checksum}")
+    if exported.is_fingerprint_equal:
+        console.print("the exported tensors have the checksum that every inference rank acknowledged")
     if exported.max_logprob_difference is None:
         console.print(f"[yellow]not proven:[/yellow] the run sampled nothing with the weights of step {step}")
     else:

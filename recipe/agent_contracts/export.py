@@ -1,8 +1,9 @@
 """Exports a checkpoint as a Hugging Face folder and proves that it is the policy that was served.
 
-The shards are joined in the precision they were trained in (verl 0.9.1's own merger casts to bfloat16). The proof
-recomputes log probabilities of recorded turns that the engine sampled with these very weights, and compares them with
-what the engine reported; the tokenizer is proved by encoding the same texts.
+The shards are joined in the precision they were trained in (verl 0.9.1's own merger casts to bfloat16). The proof has
+two halves. The fingerprint of the joined tensors is the checksum that every inference rank acknowledged for this
+version (not for LoRA). Log probabilities of recorded turns that the engine sampled with these very weights are
+recomputed and compared with what the engine reported. The tokenizer is proved by encoding the same texts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import yaml
 from recipe.agent_contracts.canonical import canonical_json
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.policy import tokenizer
-from recipe.agent_contracts.policy.manifest import PolicyManifest, files_checksum
+from recipe.agent_contracts.policy.fingerprint import fingerprint
+from recipe.agent_contracts.policy.manifest import PolicyManifest, read_manifest
+from recipe.agent_contracts.policy.registry import Publication, Registry
 from recipe.agent_contracts.transition.snapshots import write_atomically
 from recipe.agent_contracts.transition.trajectory import TurnRecord, episodes
 from recipe.agent_contracts.transition.trajectory.context import contexts
@@ -35,6 +38,10 @@ class Exported(msgspec.Struct, frozen=True):
 
     folder: Path
     weight_checksum: str
+    """Of the version, as the registry has it."""
+    is_fingerprint_equal: bool | None
+    """Whether the joined tensors have that checksum. None: a LoRA checkpoint, which is published in two parts, base and
+    adapter, under the engine's names."""
     num_probe_turns: int
     """Recorded turns of this version that were compared; 0 when the run sampled nothing with these weights."""
     max_logprob_difference: float | None
@@ -55,7 +62,8 @@ def export(run: Path, step: int, out: Path, merge: bool) -> Exported:
     Raises:
         FileNotFoundError: naming the steps that have a checkpoint.
         FileExistsError: when `out` exists.
-        ContractViolation: ``policy.export`` when what was written is not what was served.
+        ContractViolation: ``policy.export`` when the checkpoint's weights are not the ones that were published as
+            this version, or disagree with what was served; ``publication.version`` when it never was published.
     """
     checkpoint = run / "checkpoints" / f"global_step_{step}" / "actor"
     if not checkpoint.is_dir():
@@ -66,16 +74,28 @@ def export(run: Path, step: int, out: Path, merge: bool) -> Exported:
     settings = yaml.safe_load((run / "experiment.yaml").read_text())["actor_rollout_ref"]
     partial = out.with_name(out.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    _write_weights(checkpoint, settings["model"], partial, merge)
+    published = Registry(run).published(step)
+    assert published.weight_checksum is not None, "a served publication was staged"
+    checksum = _write_weights(checkpoint, settings["model"], partial, merge)
+    if checksum not in (None, published.weight_checksum):
+        raise ContractViolation(
+            "policy.export",
+            expected=f"weights of version {step} as they were published: {published.weight_checksum}",
+            found=checksum,
+            evidence=f"{checkpoint}, {Registry(run).path}",
+            remedy="the checkpoint holds other weights than the engine served under this version",
+        )
     turns = list(islice(_turns_of_version(run, step), NUM_PROBE_TURNS))
     source = settings["model"]["tokenizer_path"] or settings["model"]["path"]
     tokenizer.write_beside(source, partial, [context for context, _ in turns])
-    exported = _prove(run, partial, out, turns, settings["rollout"]["dtype"])
+    difference = _served_difference(run, partial, turns, settings["rollout"]["dtype"])
+    write_atomically(partial / "manifest.json", canonical_json(_manifest(run, published)))
     partial.rename(out)
-    return exported
+    return Exported(out, published.weight_checksum, None if checksum is None else True, len(turns), difference)
 
 
-def _write_weights(checkpoint: Path, settings: dict[str, Any], target: Path, merge: bool) -> None:
+def _write_weights(checkpoint: Path, settings: dict[str, Any], target: Path, merge: bool) -> str | None:
+    """Write what is exported, and return the fingerprint of the joined tensors (None for LoRA)."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     ranks = sorted(checkpoint.glob("model_world_size_*_rank_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
@@ -93,6 +113,7 @@ def _write_weights(checkpoint: Path, settings: dict[str, Any], target: Path, mer
     if merge:
         model = model.merge_and_unload()
     model.save_pretrained(target)
+    return None if is_lora else fingerprint(joined.items())
 
 
 def _with_adapter(model: Any, settings: dict[str, Any]) -> Any:
@@ -121,43 +142,38 @@ def _join(parts: list[torch.Tensor]) -> torch.Tensor:
     return torch.cat(locals_, dim=placement.dim) if placement.is_shard() else locals_[0]
 
 
-def _prove(run: Path, folder: Path, out: Path, turns: list[tuple[list[int], TurnRecord]], dtype: str) -> Exported:
+def _served_difference(run: Path, folder: Path, turns: list[tuple[list[int], TurnRecord]], dtype: str) -> float | None:
+    """Largest difference to the served log probabilities, which must be small. None: there is nothing to compare."""
+    if not turns:
+        return None
     from transformers import AutoModelForCausalLM
 
-    difference = None
-    if turns:
-        # A folder that holds an adapter is loaded on top of the base model that its config names.
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        difference = max(_gap(model.eval(), context, record) for context, record in turns)
-        if difference > TOLERANCE[dtype]:
-            raise ContractViolation(
-                "policy.export",
-                expected=f"log probabilities within {TOLERANCE[dtype]} of the served ones",
-                found=difference,
-                evidence=f"{len(turns)} turns of {turns[0][1].policy_manifest_hash} in {run / 'trajectories'}",
-            )
-    checksum = files_checksum(folder)
-    manifest = _manifest(run, [record for _, record in turns], checksum)
-    if manifest is not None:
-        write_atomically(folder / "manifest.json", canonical_json(manifest))
-    return Exported(out, checksum, len(turns), difference)
+    # A folder that holds an adapter is loaded on top of the base model that its config names.
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    difference = max(_gap(model.eval(), context, record) for context, record in turns)
+    if difference > TOLERANCE[dtype]:
+        raise ContractViolation(
+            "policy.export",
+            expected=f"log probabilities within {TOLERANCE[dtype]} of the served ones",
+            found=difference,
+            evidence=f"{len(turns)} turns of {turns[0][1].policy_manifest_hash} in {run / 'trajectories'}",
+        )
+    return difference
 
 
-def _manifest(run: Path, turns: list[TurnRecord], checksum: str) -> PolicyManifest | None:
-    """The manifest that the turns were sampled under, with the weights' checksum that is known now."""
-    if not turns or turns[0].policy_manifest_hash is None:
-        return None
-    name = turns[0].policy_manifest_hash.removeprefix("sha256:")
-    recorded = msgspec.json.decode((run / "manifests" / f"{name}.json").read_bytes(), type=PolicyManifest)
-    return msgspec.structs.replace(recorded, weight_checksum=checksum)
+def _manifest(run: Path, published: Publication) -> PolicyManifest:
+    """The manifest that was written when the version was published."""
+    assert published.manifest_hash is not None, "a served publication was staged"
+    return read_manifest(run / "manifests" / f"{published.manifest_hash.removeprefix('sha256:')}.json")
 
 
 def _turns_of_version(run: Path, step: int) -> Iterator[tuple[list[int], TurnRecord]]:
     """Each turn that these weights sampled, with the context it was sampled from."""
     for turns in episodes(run):
         for context, record in zip(contexts(turns), turns, strict=True):
+            labels = {record.behavior_policy_version, record.behavior_policy_version_end}
             # raw_model_logprobs is set only where the model's own distribution was sampled.
-            if record.behavior_policy_version == step and record.raw_model_logprobs:
+            if labels == {step} and record.raw_model_logprobs:
                 yield context, record
 
 

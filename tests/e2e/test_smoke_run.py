@@ -10,12 +10,13 @@ import subprocess
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 
 from recipe.agent_contracts.evaluation.heldout import heldout_rows
-from recipe.agent_contracts.policy.manifest import PolicyManifest
+from recipe.agent_contracts.policy.manifest import read_manifest
+from recipe.agent_contracts.policy.registry import Registry
+from recipe.agent_contracts.policy.scaffold_lock import read_attestations, read_lock
 from recipe.agent_contracts.transition.replay import Replayer
 from recipe.agent_contracts.transition.trajectory import TurnRecord, episodes, read_run
 from recipe.agent_contracts.transition.trajectory.context import contexts
@@ -85,14 +86,41 @@ def test_groups_are_complete_and_of_one_version_without_lag(played):
 
 
 def test_every_record_points_to_a_manifest_and_the_scaffold_never_drifts(smoke_run):
-    scaffolds = defaultdict(set)
+    lock = read_lock(smoke_run)
     for record in read_run(smoke_run):
         name = record.policy_manifest_hash.removeprefix("sha256:")
-        manifest = msgspec.json.decode((smoke_run / "manifests" / f"{name}.json").read_bytes(), type=PolicyManifest)
+        manifest = read_manifest(smoke_run / "manifests" / f"{name}.json")
         assert manifest.manifest_hash == record.policy_manifest_hash
         assert manifest.policy_version == record.behavior_policy_version
-        scaffolds[manifest.sampler, manifest.tool_schema_hash].add(manifest.scaffold_hash)
-    assert all(len(hashes) == 1 for hashes in scaffolds.values())
+        assert manifest.weight_checksum == record.behavior_weight_checksum
+        decoding = "train" if record.episode.partition == "train" else f"heldout/{record.episode.decoding}"
+        assert manifest.without_weights() in lock.decodings[decoding]
+
+
+def test_every_process_computed_the_scaffold_and_agreed_before_the_first_token(smoke_run, played):
+    attested = read_attestations(smoke_run)
+    assert {line.role for line in attested} == {"launcher", "engine", "trainer", "rollout", "evaluator", "reward"}
+    assert len({line.process_id for line in attested if line.role != "evaluator"}) >= 5
+    # A resumed run attests again.
+    first = [next(line.at for line in attested if line.role == role) for role in {line.role for line in attested}]
+    assert max(first) < min(turns[0].rollout_started_at for turns in played)
+
+
+def test_the_registry_knows_what_served_each_token(smoke_run):
+    registry = Registry(smoke_run)
+    published = [record for record in registry.publications() if record.active_at is not None][: NUM_STEPS + 1]
+    assert [record.policy_version for record in published] == list(range(NUM_STEPS + 1))
+    assert len({record.weight_checksum for record in published}) == NUM_STEPS + 1
+    for record in published:
+        (found,) = registry.acknowledgements(record.id)
+        assert found.received_checksum == record.weight_checksum
+        assert found.not_compared is None
+        assert found.num_compared > 0
+    for record in read_run(smoke_run):
+        for at in (record.rollout_started_at, record.rollout_finished_at):
+            (served,) = registry.serving(at)
+            assert served.policy_version == record.behavior_policy_version == record.behavior_policy_version_end
+            assert served.weight_checksum == record.behavior_weight_checksum
 
 
 def test_generator_and_trainer_agree_on_what_was_sampled(metrics):
@@ -154,7 +182,11 @@ def test_the_trace_ui_shows_the_episodes(smoke_run, logs, chromium):
 
 
 def test_the_command_line_reads_the_run(smoke_run):
-    for words, shown in ((["replay", str(smoke_run)], "0 diverged"), (["heldout", str(smoke_run)], "temperature_1")):
+    for words, shown in (
+        (["replay", str(smoke_run)], "0 diverged"),
+        (["heldout", str(smoke_run)], "temperature_1"),
+        (["manifest", "show", str(smoke_run)], "scaffold_hash"),
+    ):
         result = subprocess.run(
             [REPOSITORY / ".venv/bin/agent-contracts", *words], capture_output=True, text=True, timeout=300
         )
@@ -175,9 +207,10 @@ def test_an_exported_checkpoint_is_what_was_served_and_plays(smoke_run, tmp_path
     log = tmp_path / "export.log"
     assert run_limited(command, 300, log) == 0, read_tail(log)
     assert "reloaded log probabilities equal the served ones" in read_tail(log)
-    manifest = msgspec.json.decode((out / "manifest.json").read_bytes(), type=PolicyManifest)
+    assert "the exported tensors have the checksum that every inference rank acknowledged" in read_tail(log)
+    manifest = read_manifest(out / "manifest.json")
     assert manifest.policy_version == NUM_STEPS
-    assert manifest.weight_checksum is not None
+    assert manifest.weight_checksum == Registry(smoke_run).published(NUM_STEPS).weight_checksum
     play = [command[0], "rollout", "--task", "terminal/train:0", "--n", "2", "--model", str(out)]
     assert run_limited(play, 300, log) == 0, read_tail(log)
     assert "of 2 succeeded" in read_tail(log)
@@ -191,6 +224,11 @@ def test_a_resumed_run_goes_on_with_the_next_step_and_the_next_prompts(smoke_run
     assert run_limited(command, 600, log) == 2, "an experiment that differs must be refused"
     assert "resume would change trainer.test_freq" in read_tail(log, 80)
     command = command[:4]
+    lock = (smoke_run / "scaffold.json").read_bytes()
+    (smoke_run / "scaffold.json").write_bytes(lock.replace(b"processed_logprobs", b"raw_logprobs"))
+    assert run_limited(command, 600, log) == 2, "a scaffold that differs must be refused"
+    assert "logprobs mode was raw_logprobs, is processed_logprobs" in read_tail(log, 80)
+    (smoke_run / "scaffold.json").write_bytes(lock)
     assert run_limited(command, 600, log) == 0, read_tail(log)
     resumed = [json.loads(line) for line in (smoke_run / "metrics.1.jsonl").read_text().splitlines()]
     assert [entry["step"] for entry in resumed if "actor/grad_norm" in entry["data"]] == [NUM_STEPS + 1]

@@ -1,4 +1,4 @@
-"""An exported checkpoint is the policy that was trained: full, LoRA adapter and merged, each as a user reloads it."""
+"""An export is the version that was published, as a user reloads it (full, LoRA adapter, merged), or it is refused."""
 
 import copy
 import json
@@ -14,8 +14,14 @@ from recipe.agent_contracts.cold_start.model import build_model
 from recipe.agent_contracts.cold_start.tokenizer import build_tokenizer
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.export import export
+from recipe.agent_contracts.policy.fingerprint import fingerprint
+from recipe.agent_contracts.policy.manifest import read_manifest
+from recipe.agent_contracts.policy.registry import Registry
+from tests.policies import manifest
 
 STEP = 3
+LORA_CHECKSUM = "sha256:base-and-adapter"
+"""The two parts of a LoRA version are fingerprinted under the engine's names."""
 IDS = torch.tensor([[5, 6, 7, 8]])
 
 
@@ -31,7 +37,7 @@ def base(tmp_path_factory):
 
 
 def write_run(run, base_folder, trained, lora_rank=0):
-    """A run folder with one checkpoint, as verl's FSDP engine leaves it with one rank."""
+    """A run folder with one checkpoint, as verl's FSDP engine leaves it with one rank, that was published as it is."""
     checkpoint = run / "checkpoints" / f"global_step_{STEP}" / "actor"
     checkpoint.mkdir(parents=True)
     (run / "trajectories").mkdir()
@@ -46,6 +52,21 @@ def write_run(run, base_folder, trained, lora_rank=0):
     }
     settings = {"actor_rollout_ref": {"model": model, "rollout": {"dtype": "float32"}}}
     (run / "experiment.yaml").write_text(yaml.safe_dump(settings))
+    publish(run, STEP, LORA_CHECKSUM if lora_rank else fingerprint(trained.state_dict().items()))
+
+
+def publish(run, version, checksum):
+    made, registry = manifest(policy_version=version, weight_checksum=checksum), Registry(run)
+    publication = registry.build(version, 0, num_ranks=1)
+    registry.stage(publication, checksum=checksum, manifest_hash=made.write(run / "manifests"))
+    registry.activate(publication)
+
+
+@pytest.fixture
+def run(base, tmp_path):
+    """A run whose full weights were not trained: what its checkpoint holds is the base model."""
+    write_run(tmp_path / "run", *base)
+    return tmp_path / "run"
 
 
 @torch.no_grad()
@@ -76,7 +97,8 @@ def test_a_lora_checkpoint_reloads_as_adapter_or_merged(base, tmp_path, merge):
             if "lora_B" in name:
                 parameter.normal_(std=0.1)
     write_run(tmp_path / "run", folder, trained, lora_rank=4)
-    export(tmp_path / "run", STEP, tmp_path / "out", merge)
+    exported = export(tmp_path / "run", STEP, tmp_path / "out", merge)
+    assert (exported.weight_checksum, exported.is_fingerprint_equal) == (LORA_CHECKSUM, None)
     reloaded = logits(AutoModelForCausalLM.from_pretrained(tmp_path / "out"))
     assert not torch.allclose(reloaded, logits(model), atol=1e-2), "the adapter must change something"
     torch.testing.assert_close(reloaded, logits(trained), atol=1e-4, rtol=1e-4)
@@ -88,9 +110,7 @@ def test_a_lora_checkpoint_reloads_as_adapter_or_merged(base, tmp_path, merge):
         assert not (tmp_path / "out" / "model.safetensors").exists()
 
 
-def test_what_cannot_be_exported_is_refused_and_leaves_nothing(base, tmp_path):
-    folder, model = base
-    write_run(tmp_path / "run", folder, model)
+def test_what_cannot_be_exported_is_refused_and_leaves_nothing(run, tmp_path):
     with pytest.raises(ContractViolation, match="adapter to merge"):
         export(tmp_path / "run", STEP, tmp_path / "out", merge=True)
     with pytest.raises(FileNotFoundError, match=f"global_step_{STEP}"):
@@ -99,3 +119,28 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(base, tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(FileExistsError):
         export(tmp_path / "run", STEP, tmp_path / "out", merge=False)
+
+
+def test_the_weights_of_a_checkpoint_are_the_ones_that_were_published(run):
+    exported = export(run, STEP, run.parent / "out", merge=False)
+    assert exported.is_fingerprint_equal
+    assert exported.weight_checksum == Registry(run).published(STEP).weight_checksum
+    written = read_manifest(run.parent / "out" / "manifest.json")
+    assert (written.policy_version, written.weight_checksum) == (STEP, exported.weight_checksum)
+    assert exported.max_logprob_difference is None
+
+
+def test_a_checkpoint_with_one_other_bit_is_refused(run):
+    path = run / "checkpoints" / f"global_step_{STEP}" / "actor" / "model_world_size_1_rank_0.pt"
+    weights = torch.load(path)
+    weights["model.norm.weight"].view(torch.int32)[0] ^= 1
+    torch.save(weights, path)
+    with pytest.raises(ContractViolation, match="holds other weights than the engine served"):
+        export(run, STEP, run.parent / "out", merge=False)
+    assert not (run.parent / "out").exists()
+
+
+def test_a_version_that_never_served_is_refused(run):
+    (run / "checkpoints" / f"global_step_{STEP}").rename(run / "checkpoints" / "global_step_9")
+    with pytest.raises(ContractViolation, match="a publication of version 9"):
+        export(run, 9, run.parent / "out", merge=False)

@@ -19,8 +19,6 @@ class Component:
     ours: Any
     keeps: str
     """The contract, as `contract.<key>`, and what it guarantees through this component."""
-    engine: str | None = None
-    """Only with this `rollout.name`."""
 
 
 COMPONENTS = (
@@ -68,30 +66,37 @@ COMPONENTS = (
         f"{ROLLOUT}.engine_kwargs.vllm.worker_extension_cls",
         "verl_ext.weight_publication.ContractWorkerExtension",
         "contract.weight_sync: what the engine does with the weights it is sent",
-        engine="vllm",
+    ),
+    Component(
+        f"{ROLLOUT}.name",
+        "vllm",
+        "contract.weight_sync.require_all_worker_checksums: no other engine has a sender that collects them",
     ),
 )
-LOSSES = "verl_ext.losses"
+LIBRARIES = {
+    "verl_ext.losses": "registers the loss of contract.update.objective",
+    "verl_ext.rollouts": "makes the sender of contract.weight_sync.require_all_worker_checksums verl's adapter",
+}
+"""What `model.external_lib` must load, and what each is for."""
 
 
 def replaced_components(config: Config) -> list[str]:
     """One line for each component that is not ours."""
-    engine = lookup(config, f"{ROLLOUT}.name")
     problems = [
         f"{shown(component.key, lookup(config, component.key))} must be "
         f"{shown(component.key, component.ours).partition('=')[2]}, or this is lost: {component.keeps}. "
         f"Remove the override of {component.key}."
         for component in COMPONENTS
-        if component.engine in (None, engine) and lookup(config, component.key) != component.ours
+        if lookup(config, component.key) != component.ours
     ]
-    return problems + _missing_losses(config)
+    return problems + _missing_libraries(config)
 
 
-def _missing_losses(config: Config) -> list[str]:
-    libraries = lookup(config, f"{MODEL}.external_lib")
-    if LOSSES in (libraries if isinstance(libraries, list) else [libraries]):
-        return []
+def _missing_libraries(config: Config) -> list[str]:
+    named = lookup(config, f"{MODEL}.external_lib")
+    loaded = named if isinstance(named, list) else [named]
     return [
-        f"{shown(f'{MODEL}.external_lib', libraries)} does not load {LOSSES}, which registers the loss of "
-        f"contract.update.objective. Add {LOSSES} to the list."
+        f"{shown(f'{MODEL}.external_lib', named)} does not load {library}, which {what_for}. Add {library} to the list."
+        for library, what_for in LIBRARIES.items()
+        if library not in loaded
     ]

@@ -107,7 +107,8 @@ class WeightSync:
     transport: Literal["in_process"]
     publish: Literal["between_steps"]
     """between_steps: while no episode is running. The article's atomic publication is not in this version."""
-    require_all_worker_checksums: Literal[False]
+    require_all_worker_checksums: Literal[True]
+    """Every inference rank acknowledges the digest that the trainer sent before its version is served."""
     kv_cache_on_update: Literal["invalidate"]
 
 

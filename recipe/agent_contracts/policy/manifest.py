@@ -1,7 +1,9 @@
 """PolicyManifest: the complete policy, not just a checkpoint name.
 
-Built from the live objects (the loaded tokenizer, the rendered template, the tools as the model sees them), never from
-what a configuration claims. Two manifests that differ only in their weights share a `scaffold_hash`.
+A `Scaffold` is everything that decides which token is sampled next, except the weights; a `PolicyManifest` is a
+scaffold and the weights that ran in it. Both are immutable and named by the SHA-256 of their canonical JSON, so two
+manifests that differ only in their weights share a `scaffold_hash`, and neither a path nor the order of a dict's keys
+is in any of them. `live` builds them from loaded objects.
 """
 
 from __future__ import annotations
@@ -11,56 +13,70 @@ from typing import Any
 
 import msgspec
 
-from recipe.agent_contracts.canonical import canonical_json, sha256_bytes, sha256_file, sha256_json
+from recipe.agent_contracts.canonical import canonical_json, sha256_json
+from recipe.agent_contracts.transition.observations import ObservationLimit
 from recipe.agent_contracts.transition.snapshots import write_atomically
 
-_WEIGHT_FIELDS = {"policy_version", "weight_checksum", "base_revision", "adapter_revision"}
-_PROBES = ("finish", '{"name": "read_file", "arguments": {"path": "a.json"}}', "é ∑ 12 345\n\tend")
+SCHEMA_VERSION = "policy-manifest-v2"
 
 
-class Sampler(msgspec.Struct, frozen=True):
+class Sampler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The sampling distribution, after verl's defaults were applied."""
 
     temperature: float
+    """0: greedy."""
     top_p: float
     top_k: int | None
     """None: no truncation."""
     repetition_penalty: float = 1.0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    ignore_eos: bool = False
+    seed: int | None = None
+    """Of each request. None: the engine draws from its own stream."""
 
     @property
     def is_model_distribution(self) -> bool:
         """Whether tokens are drawn from the model's own distribution, unchanged."""
-        return self.temperature == 1.0 and self.top_p == 1.0 and self.top_k is None and self.repetition_penalty == 1.0
+        drawn = msgspec.structs.replace(self, seed=None, ignore_eos=False)
+        return drawn == Sampler(temperature=1.0, top_p=1.0, top_k=None)
 
 
-class PolicyManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Immutable identity of one policy. A field that is not measured yet is None, with its reason here."""
+class Scaffold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything around the weights. A null says why in its field's docstring."""
 
-    schema_version: str = "policy-manifest-v1"
-    policy_version: int
-    """The trainer's global step whose weights these are; 0 is what the run started from."""
-    weight_checksum: str | None
-    """Of the loaded files, for version 0. None for later versions: not measured yet (needs digests of the weights in
-    use on every rank)."""
-    base_revision: str
-    """Checksum of the files the run started from."""
-    adapter_revision: str | None
-    """None: no adapter, or (with LoRA) not measured yet, as weight_checksum."""
+    schema_version: str = SCHEMA_VERSION
     tokenizer_revision: str
+    """What the loaded tokenizer does, not what its files are called."""
     system_prompt_hash: str
     chat_template_hash: str
+    """Over the template's source and over what it makes of a fixed conversation."""
     tool_schema_hash: str
-    """Over the schemas in the order and form in which the template receives them."""
+    """Over the schemas in their order, and over the text that the template makes of them."""
     parser_version: str
     memory_policy: str = "exact-history-v1"
+    """The context is every token so far, unchanged."""
     compactor_version: str | None = None
     """None: the context is never compacted."""
     retry_budget: int = 0
     """Times the harness asks the model again for the same turn: never."""
     step_budget: int
+    """Model turns of one episode; part of the task."""
     token_budget: int
+    """Policy and observation tokens of one episode; part of the task."""
+    max_prompt_tokens: int
+    max_response_tokens: int
+    max_context_tokens: int
+    max_steps: int | None = None
+    """These four are the harness's limits; an episode that meets one is censored. None: no cap on turns of its own."""
+    observation_limit: ObservationLimit | None
+    """What the model reads of a long observation. None: all of it."""
     sampler: Sampler
     engine_build: str
+    """Distribution and version of the engine, and of the torch it runs on."""
+    engine_dtype: str
+    """What the engine computes in, e.g. `float32`."""
     quantization: str | None
     """None: not quantized."""
     grammar: str | None = None
@@ -68,14 +84,51 @@ class PolicyManifest(msgspec.Struct, frozen=True, kw_only=True):
     logprobs_mode: str
 
     @property
-    def manifest_hash(self) -> str:
-        return sha256_json(self)
-
-    @property
     def scaffold_hash(self) -> str:
         """Hash of everything but the weights: equal for every checkpoint of a run."""
-        fields = {key: value for key, value in msgspec.to_builtins(self).items() if key not in _WEIGHT_FIELDS}
-        return sha256_json(fields)
+        return sha256_json(self.without_weights())
+
+    def without_weights(self) -> Scaffold:
+        """The scaffold alone."""
+        return Scaffold(**{name: getattr(self, name) for name in Scaffold.__struct_fields__})
+
+
+class PolicyManifest(Scaffold, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Immutable identity of one policy."""
+
+    policy_version: int
+    """The trainer's global step whose weights these are; 0 is what the run started from."""
+    weight_checksum: str
+    """Fingerprint of the tensors that the trainer sent and every inference rank received and serves."""
+    base_revision: str
+    """Checksum of the files the run started from."""
+    adapter_revision: str | None
+    """Fingerprint of the LoRA adapter; base and adapter are one version, and `weight_checksum` covers both. None: no
+    adapter."""
+
+    @classmethod
+    def of(
+        cls,
+        scaffold: Scaffold,
+        *,
+        policy_version: int,
+        weight_checksum: str,
+        base_revision: str,
+        adapter_revision: str | None = None,
+    ) -> PolicyManifest:
+        """The policy that these weights make of a scaffold."""
+        fields = {name: getattr(scaffold, name) for name in Scaffold.__struct_fields__}
+        return cls(
+            **fields,
+            policy_version=policy_version,
+            weight_checksum=weight_checksum,
+            base_revision=base_revision,
+            adapter_revision=adapter_revision,
+        )
+
+    @property
+    def manifest_hash(self) -> str:
+        return sha256_json(self)
 
     def write(self, folder: Path) -> str:
         """Write `<folder>/<sha>.json` once and return the manifest hash."""
@@ -85,26 +138,48 @@ class PolicyManifest(msgspec.Struct, frozen=True, kw_only=True):
         return self.manifest_hash
 
 
-def tokenizer_revision(tokenizer: Any) -> str:
-    """Hash of what the loaded tokenizer does: its vocabulary and rules, and the ids of fixed probe strings.
+class FieldChange(msgspec.Struct, frozen=True):
+    """One field in which two manifests differ."""
 
-    The probes catch a loader that silently replaces a custom pre-tokenizer while the files stay the same
-    (transformers 5.10 does so for a folder whose config.json says qwen2).
+    field: str
+    """Dotted for a part of a field: `sampler.temperature`, `observation_limit.keeps`."""
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        old, new = ("none" if value is None else value for value in (self.old, self.new))
+        return f"{self.field.replace('_', ' ')} was {old}, is {new}"
+
+
+def diff(old: Scaffold, new: Scaffold) -> list[FieldChange]:
+    """Every field in which two scaffolds or manifests differ, in the order of the schema.
+
+    Example:
+        >>> print(*diff(before, after), sep="\\n")
+        policy version was 3, is 4
+        sampler.temperature was 1.0, is 0.7
     """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    rules = backend.to_str() if backend is not None else repr(sorted(tokenizer.get_vocab().items()))
-    probes = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in _PROBES]
-    return sha256_json({"rules": sha256_bytes(rules.encode()), "probes": probes, "eos": tokenizer.eos_token_id})
+    before, after = _flat(old), _flat(new)
+    names = [*before, *(name for name in after if name not in before)]
+    return [
+        FieldChange(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)
+    ]
 
 
-def files_checksum(folder: Path) -> str:
-    """Checksum of a model folder's weight files and config, by name and content.
+def _flat(scaffold: Scaffold) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in msgspec.to_builtins(scaffold).items():
+        flat |= {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def read_manifest(path: Path) -> PolicyManifest:
+    """Read one manifest file.
 
     Raises:
-        FileNotFoundError: when the folder holds no weight file.
+        ValueError: when the file is not a manifest of this version.
     """
-    names = [path for path in sorted(folder.iterdir()) if path.suffix in {".safetensors", ".bin"}]
-    if not names:
-        raise FileNotFoundError(f"{folder} holds no *.safetensors or *.bin weight file")
-    config = folder / "config.json"
-    return sha256_json({path.name: sha256_file(path) for path in [*names, config] if path.exists()})
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=PolicyManifest)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path} is no {SCHEMA_VERSION}: {error}") from error

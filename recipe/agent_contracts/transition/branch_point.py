@@ -51,7 +51,7 @@ def branch_point(episode: Episode, snapshot: SnapshotRef, sampler: Sampler) -> B
             state, or when more than one policy version sampled the prefix.
     """
     state = episode.turns[-1].state_after if episode.turns else episode.base_state
-    versions = {turn.policy_version for turn in episode.turns}
+    versions = {label for turn in episode.turns for label in (turn.policy_version, turn.policy_version_end)}
     requirements = (
         ("a running episode", "running", "running" if episode.termination is None else str(episode.termination)),
         ("a snapshot of the episode's present state", state, snapshot.state_hash),

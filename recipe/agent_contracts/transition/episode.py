@@ -55,6 +55,9 @@ class Turn(msgspec.Struct):
     state_before: str
     state_after: str
     policy_version: int | None
+    """The engine's label when the turn began. None: no token was sampled."""
+    policy_version_end: int | None
+    """The label when it ended: another one after a switch inside the turn."""
     observation: str | None = None
     """Raw, whatever the model reads of it. None: the environment did not answer."""
     observation_cut: ObservationCut | None = None
@@ -128,13 +131,27 @@ class Episode:
         """How many tokens the next turn may have."""
         return min(self._task_tokens_left(), self._harness_tokens_left())
 
-    def sampled(self, token_ids: list[int], logprobs: list[float], policy_version: int | None) -> Action | None:
+    @property
+    def policy_versions(self) -> list[int]:
+        """Every version that the engine's labels name, in order. More than one: the episode is mixed, since a policy
+        lease pins one for the whole episode."""
+        labels = {label for turn in self.turns for label in (turn.policy_version, turn.policy_version_end)}
+        return sorted(label for label in labels if label is not None)
+
+    def sampled(
+        self,
+        token_ids: list[int],
+        logprobs: list[float],
+        policy_version: int | None,
+        policy_version_end: int | None = None,
+    ) -> Action | None:
         """Take one sampled turn.
 
         Args:
             token_ids: The engine's ids, end-of-turn token included.
             logprobs: Log probability of each id under the distribution that sampled it.
-            policy_version: The engine's label of the weights.
+            policy_version: The engine's label of the weights when the turn began. None: no engine sampled it.
+            policy_version_end: The label when it ended. None: the weights cannot change inside a turn.
 
         Returns:
             The action to step the environment with, or None when the turn was cut and the episode ended.
@@ -165,6 +182,7 @@ class Episode:
                 state_before=state,
                 state_after=state,
                 policy_version=policy_version,
+                policy_version_end=policy_version if policy_version_end is None else policy_version_end,
             )
         )
         exhausted = self._exhausted_code()

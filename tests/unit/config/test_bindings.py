@@ -83,13 +83,15 @@ def test_a_replaced_component_is_refused_with_what_is_lost(changed, component):
     assert component.keeps in message
 
 
-def test_the_vllm_extension_is_asked_of_vllm_only(changed):
-    key = f"{ROLLOUT}.engine_kwargs.vllm.worker_extension_cls"
-    bindings.check(changed({f"{ROLLOUT}.name": "sglang", key: None}))
+def test_an_engine_that_cannot_acknowledge_its_weights_is_refused(changed):
+    message = refusal(changed({f"{ROLLOUT}.name": "sglang"}))
+    assert "contract.weight_sync.require_all_worker_checksums" in message
+    assert "vllm" in message
 
 
-def test_the_losses_must_be_loaded(changed):
-    assert "verl_ext.losses" in refusal(changed({f"{MODEL}.external_lib": ["verl_ext.engine_cpu"]}))
+@pytest.mark.parametrize("library", ["verl_ext.losses", "verl_ext.rollouts"])
+def test_what_registers_with_verl_must_be_loaded(changed, library):
+    assert f"Add {library} to the list" in refusal(changed({f"{MODEL}.external_lib": ["verl_ext.engine_cpu"]}))
 
 
 @pytest.mark.parametrize(

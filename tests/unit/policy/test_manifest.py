@@ -1,87 +1,99 @@
-"""PolicyManifest: what changes its hash, what does not."""
+"""Manifests: what changes their hash, what does not, and how a difference is worded."""
+
+import json
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.agent_contracts.policy.manifest import PolicyManifest, Sampler, files_checksum
+from recipe.agent_contracts.policy.manifest import PolicyManifest, Sampler, Scaffold, diff, read_manifest
+from recipe.agent_contracts.transition.observations import ObservationLimit
+from tests.policies import manifest
+
+OTHER = {
+    int: 9,
+    str: "other",
+    Sampler: Sampler(temperature=0.9, top_p=1.0, top_k=None),
+    ObservationLimit: ObservationLimit(9, "end"),
+}
+WEIGHTS = set(PolicyManifest.__struct_fields__) - set(Scaffold.__struct_fields__)
 
 
-def manifest(**changes):
-    base = PolicyManifest(
-        policy_version=0,
-        weight_checksum="sha256:w",
-        base_revision="sha256:w",
-        adapter_revision=None,
-        tokenizer_revision="sha256:t",
-        system_prompt_hash="sha256:s",
-        chat_template_hash="sha256:c",
-        tool_schema_hash="sha256:o",
-        parser_version="p1",
-        step_budget=8,
-        token_budget=320,
-        sampler=Sampler(temperature=1.0, top_p=1.0, top_k=None),
-        engine_build="vllm:0",
-        quantization=None,
-        logprobs_mode="processed_logprobs",
-    )
-    return msgspec.structs.replace(base, **changes)
+def changed(field):
+    kind = next(kind for kind in OTHER if kind in (getattr(field.type, "__args__", None) or (field.type,)))
+    return {field.name: OTHER[kind]}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"system_prompt_hash": "sha256:x"},
-        {"tool_schema_hash": "sha256:x"},
-        {"chat_template_hash": "sha256:x"},
-        {"parser_version": "p2"},
-        {"step_budget": 9},
-        {"sampler": Sampler(temperature=0.9, top_p=1.0, top_k=None)},
-    ],
-)
-def test_any_part_of_the_scaffold_changes_both_hashes(change):
-    assert manifest(**change).manifest_hash != manifest().manifest_hash
-    assert manifest(**change).scaffold_hash != manifest().scaffold_hash
+FIELDS = msgspec.structs.fields(PolicyManifest)
 
 
-def test_other_weights_share_the_scaffold():
-    other = manifest(policy_version=7, weight_checksum=None)
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+def test_every_field_is_hashed_and_only_the_weights_are_not_part_of_the_scaffold(field):
+    other = msgspec.structs.replace(manifest(), **changed(field))
     assert other.manifest_hash != manifest().manifest_hash
-    assert other.scaffold_hash == manifest().scaffold_hash
+    assert (other.scaffold_hash == manifest().scaffold_hash) is (field.name in WEIGHTS)
 
 
-def test_a_manifest_is_written_once_under_its_hash(tmp_path):
-    name = manifest().write(tmp_path).removeprefix("sha256:")
-    read = msgspec.json.decode((tmp_path / f"{name}.json").read_bytes(), type=PolicyManifest)
-    assert read == manifest()
+def test_the_weights_are_version_checksum_base_and_adapter():
+    assert sorted(WEIGHTS) == ["adapter_revision", "base_revision", "policy_version", "weight_checksum"]
 
 
-@given(st.permutations(["b.safetensors", "a.safetensors"]))
-def test_the_checksum_of_a_folder_does_not_depend_on_the_order_of_its_files(tmp_path_factory, names):
-    folder = tmp_path_factory.mktemp("model")
-    for name in names:
-        (folder / name).write_bytes(name.encode())
-    (folder / "notes.txt").write_text(str(names))
-    reference = tmp_path_factory.mktemp("reference")
-    for name in sorted(names):
-        (reference / name).write_bytes(name.encode())
-    assert files_checksum(folder) == files_checksum(reference)
+@given(st.permutations(list(msgspec.to_builtins(manifest()))))
+@settings(max_examples=10)
+def test_the_order_of_keys_is_not_part_of_a_manifest(names):
+    fields = msgspec.to_builtins(manifest())
+    shuffled = json.dumps({name: fields[name] for name in names})
+    assert msgspec.json.decode(shuffled, type=PolicyManifest).manifest_hash == manifest().manifest_hash
 
 
-def test_a_folder_without_weights_has_no_checksum(tmp_path):
-    with pytest.raises(FileNotFoundError, match="weight file"):
-        files_checksum(tmp_path)
+def test_a_manifest_names_its_scaffold():
+    whole = PolicyManifest.of(
+        manifest().without_weights(), policy_version=0, weight_checksum="sha256:w", base_revision="sha256:b"
+    )
+    assert whole == manifest()
+    assert whole.without_weights().scaffold_hash == whole.scaffold_hash
+
+
+def test_the_hash_of_a_known_manifest_never_changes():
+    """Recorded runs name their policies by it: a new field needs a new schema version."""
+    assert manifest().manifest_hash == "sha256:5fe5df4af36486b13109a0deb0114d50416ee2247fc9e0b15d51d7ae6b3afb4b"
+
+
+def test_a_manifest_is_written_once_under_its_hash_wherever_the_run_lies(tmp_path):
+    for run in ("run", "the same run renamed"):
+        name = manifest().write(tmp_path / run).removeprefix("sha256:")
+        assert read_manifest(tmp_path / run / f"{name}.json") == manifest()
+    assert len(list(tmp_path.rglob("*.json"))) == 2
+
+
+def test_a_file_of_another_version_is_refused(tmp_path):
+    (tmp_path / "old.json").write_text('{"schema_version": "policy-manifest-v1"}')
+    with pytest.raises(ValueError, match="is no policy-manifest-v2"):
+        read_manifest(tmp_path / "old.json")
+
+
+def test_a_difference_names_field_old_and_new():
+    new = manifest(policy_version=4, adapter_revision="sha256:a", sampler=Sampler(0.7, 1.0, None))
+    assert [str(change) for change in diff(manifest(), new)] == [
+        "sampler.temperature was 1.0, is 0.7",
+        "policy version was 0, is 4",
+        "adapter revision was none, is sha256:a",
+    ]
+    assert diff(manifest(), manifest()) == []
 
 
 @pytest.mark.parametrize(
     ("sampler", "is_model_distribution"),
     [
         (Sampler(1.0, 1.0, None), True),
+        (Sampler(1.0, 1.0, None, seed=3), True),
         (Sampler(0.9, 1.0, None), False),
         (Sampler(1.0, 0.9, None), False),
         (Sampler(1.0, 1.0, 20), False),
         (Sampler(1.0, 1.0, None, 1.1), False),
+        (Sampler(1.0, 1.0, None, min_p=0.1), False),
+        (Sampler(1.0, 1.0, None, presence_penalty=0.1), False),
     ],
 )
 def test_only_an_untouched_sampler_is_the_models_distribution(sampler, is_model_distribution):

@@ -12,6 +12,7 @@ from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token
 
 from recipe.agent_contracts import domains
 from recipe.agent_contracts.cold_start.tokenizer import build_tokenizer
+from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.envs.terminal.dataset import train_rows
 from recipe.agent_contracts.transition.envs.terminal.env import open_task
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
@@ -39,7 +40,8 @@ class ScriptedServer:
     """Answers each request with the next turn's ids; an exception in the script is raised."""
 
     def __init__(self, tokenizer, turns, logprob=-0.5, version=3):
-        self.tokenizer, self.turns, self.logprob, self.version = tokenizer, list(turns), logprob, version
+        self.tokenizer, self.turns, self.logprob = tokenizer, list(turns), logprob
+        self.versions = iter(version if isinstance(version, list) else [version] * len(turns))
         self.requests = []
 
     async def generate(self, request_id, *, prompt_ids, sampling_params):
@@ -50,7 +52,10 @@ class ScriptedServer:
         ids = self.tokenizer(turn + "<|im_end|>", add_special_tokens=False)["input_ids"]
         ids = ids[: sampling_params["max_tokens"]]
         logprobs = None if self.logprob is None else [self.logprob] * len(ids)
-        return SimpleNamespace(token_ids=ids, log_probs=logprobs, extra_fields={"max_global_steps": self.version})
+        label = next(self.versions)
+        first, last = label if isinstance(label, tuple) else (label, label)
+        labels = {"min_global_steps": first, "max_global_steps": last}
+        return SimpleNamespace(token_ids=ids, log_probs=logprobs, extra_fields=labels)
 
 
 def play(config, tokenizer, turns, row=None, **server):
@@ -97,10 +102,39 @@ def test_parser_and_observation_limit_are_those_of_the_experiment(config, tokeni
     assert episode.turns[0].observation_cut.keeps == "end"
 
 
+def test_an_episode_that_is_refused_asks_the_server_for_nothing(config, tokenizer, monkeypatch):
+    def refuse(episode):
+        raise ContractViolation("policy.scaffold", "the locked scaffold", episode.tools)
+
+    monkeypatch.setattr(ContractAgentLoop, "before_sampling", staticmethod(refuse))
+    monkeypatch.setattr(ScriptedServer, "generate", None)
+    with pytest.raises(ContractViolation, match="locked scaffold"):
+        play(config, tokenizer, [FINISH])
+
+
 def test_version_zero_is_kept(config, tokenizer):
     """verl 0.9.1 tests versions by truthiness in places, which loses 0."""
     output, _, _ = play(config, tokenizer, [FINISH], version=0)
     assert output.extra_fields["min_global_steps"] == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "versions"),
+    [([3, 3], [3]), ([3, 4], [3, 4]), ([(3, 4), 4], [3, 4]), ([0, (0, 1)], [0, 1]), ([(0, 0), (0, 0)], [0])],
+    ids=str,
+)
+def test_a_switch_between_turns_or_inside_one_makes_the_episode_mixed(config, tokenizer, version, versions):
+    """verl 0.9.1 keeps the end label only: a turn that began on version 3 would pass for version 4."""
+    output, episode, _ = play(config, tokenizer, ["nonsense", FINISH], version=version)
+    assert episode.policy_versions == versions
+    labels = (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"])
+    assert labels == (versions[0], versions[-1])
+
+
+def test_tokens_without_a_version_label_are_censored(config, tokenizer):
+    _, episode, _ = play(config, tokenizer, [FINISH], version=None)
+    assert episode.termination is Termination.INFRA_ABORT
+    assert "policy.lease" in episode.error
 
 
 def test_the_server_is_never_asked_for_more_than_the_episode_has_left(config, tokenizer):

@@ -75,6 +75,12 @@ def test_an_occupied_port_is_refused_before_anything_is_written(complete_paths, 
     assert not (tmp_path / "run").exists()
 
 
+def test_a_scaffold_that_cannot_be_locked_leaves_no_experiment_behind(complete_paths, tmp_path, capsys):
+    assert launch.main([*complete_paths, "actor_rollout_ref.rollout.dtype=auto"]) == 2
+    assert "dtype=auto" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_every_check_accepts_is_preregistered(complete_paths, tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "run", lambda config: None)
     assert launch.main(complete_paths) == 0
@@ -104,12 +110,19 @@ def test_the_experiment_is_written_once_and_a_resumed_run_may_only_go_on(tmp_pat
         launch.preregister(config, tmp_path)
 
 
+def test_a_run_whose_folder_was_renamed_may_go_on(tmp_path):
+    launch.preregister(launch.compose_config([*PATHS, f"contract.run.folder={tmp_path}/a"]), tmp_path / "a")
+    (tmp_path / "a").rename(tmp_path / "b")
+    launch.preregister(launch.compose_config([*PATHS, f"contract.run.folder={tmp_path}/b"]), tmp_path / "b")
+
+
 def test_a_users_environment_wins_and_their_modules_come_after_ours(monkeypatch, tmp_path):
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "my_tools")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
     environment = launch.process_environment(tmp_path)
     assert environment["VERL_USE_EXTERNAL_MODULES"] == "verl_ext.plugin,my_tools"
     assert environment["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:5000"
+    assert environment["AGENT_CONTRACTS_RUN_FOLDER"] == str(tmp_path)
 
 
 @pytest.mark.parametrize("lines", ["", '{"step": 2, "data": {}}\n'])

@@ -5,9 +5,13 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from omegaconf import OmegaConf
 
 from recipe.agent_contracts.cold_start.tokenizer import build_tokenizer
-from recipe.agent_contracts.policy.manifest import PolicyManifest
+from recipe.agent_contracts.errors import ContractViolation
+from recipe.agent_contracts.policy.manifest import read_manifest
+from recipe.agent_contracts.policy.registry import Registry
+from recipe.agent_contracts.policy.scaffold_lock import lock_of, write_lock
 from recipe.agent_contracts.transition.envs.terminal.dataset import row, train_scenarios
 from recipe.agent_contracts.transition.envs.terminal.demonstrations import Quality, demonstrate
 from recipe.agent_contracts.transition.envs.terminal.env import open_task
@@ -32,19 +36,35 @@ def tokenizer():
 
 @pytest.fixture
 def recorder(tmp_path, tokenizer):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "model.safetensors").write_bytes(b"weights")
-    rollout = SimpleNamespace(name="vllm", quantization=None, logprobs_mode="processed_logprobs")
-    model = SimpleNamespace(path=str(tmp_path / "model"))
+    rollout = OmegaConf.create(
+        {
+            **{
+                "name": "vllm",
+                "dtype": "float32",
+                "quantization": None,
+                "logprobs_mode": "processed_logprobs",
+                "ignore_eos": False,
+            },
+            **{"temperature": 1.0, "top_p": 1.0, "top_k": -1, "max_model_len": 512},
+            **{"prompt_length": 160, "response_length": 320, "multi_turn": {"max_assistant_turns": None}},
+        }
+    )
     config = SimpleNamespace(
         contract=SimpleNamespace(
             run=SimpleNamespace(folder=str(tmp_path / "run")),
-            policy=SimpleNamespace(parser="hermes-strict-v1"),
             records=SimpleNamespace(compression="none"),
         ),
-        actor_rollout_ref=SimpleNamespace(rollout=rollout, model=model),
+        actor_rollout_ref=SimpleNamespace(rollout=rollout),
     )
+    write_lock(tmp_path / "run", lock_of("sha256:base", {}))
     return EpisodeRecorder(config, tokenizer)
+
+
+def publish(run, version, checksum):
+    registry = Registry(run)
+    publication = registry.build(version, 0, num_ranks=1)
+    registry.stage(publication, checksum=checksum, manifest_hash="sha256:m")
+    registry.activate(publication)
 
 
 def opened(tokenizer, session_id=0, decoding="temperature_1"):
@@ -59,6 +79,7 @@ def opened(tokenizer, session_id=0, decoding="temperature_1"):
 def play(recorder, tokenizer, quality, version=0):
     import random
 
+    publish(recorder.run, version, f"sha256:{version}")
     scenario, data, episode = opened(tokenizer, session_id=version)
     env, renderer = episode.env, episode.renderer
     for text in demonstrate(scenario, random.Random(0), {quality: 1.0}).turns:
@@ -153,18 +174,23 @@ def test_a_compressed_run_replays_too(tmp_path, tokenizer, recorder):
     replayer.close()
 
 
-def test_version_0_has_the_checksum_of_the_loaded_files_and_later_ones_say_null(recorder, tokenizer):
+def test_every_version_has_the_checksum_under_which_it_was_published(recorder, tokenizer):
     play(recorder, tokenizer, Quality.CORRECT, version=0)
     play(recorder, tokenizer, Quality.CORRECT, version=1)
-    first, second = episodes_by_version(recorder.run)
-    assert first.behavior_weight_checksum is not None
-    assert second.behavior_weight_checksum is None
-    manifests = [
-        msgspec.json.decode(path.read_bytes(), type=PolicyManifest)
-        for path in (recorder.run / "manifests").glob("*.json")
-    ]
-    assert len(manifests) == 2
+    assert [record.behavior_weight_checksum for record in episodes_by_version(recorder.run)] == ["sha256:0", "sha256:1"]
+    manifests = [read_manifest(path) for path in (recorder.run / "manifests").glob("*.json")]
+    assert {manifest.weight_checksum for manifest in manifests} == {"sha256:0", "sha256:1"}
+    assert {manifest.base_revision for manifest in manifests} == {"sha256:base"}
     assert len({manifest.scaffold_hash for manifest in manifests}) == 1
+
+
+def test_a_turn_of_a_version_that_was_never_published_is_refused(recorder, tokenizer):
+    _, data, episode = opened(tokenizer)
+    ids = episode.renderer._encode("x<|im_end|>")
+    episode.stepped(episode.env.step(episode.sampled(ids, [-0.5] * len(ids), 7)))
+    episode.abort(Termination.SCHEDULER_CANCEL, "stop")
+    with pytest.raises(ContractViolation, match="version 7"):
+        recorder.write(episode, recorder.identity(episode, data, True), SAMPLING, episode.env.export_state(), None)
 
 
 def episodes_by_version(run):
@@ -185,6 +211,7 @@ def test_an_episode_that_failed_before_its_first_token_is_recorded_with_its_erro
 
 def test_a_tempered_sampler_has_no_raw_log_probabilities(recorder, tokenizer):
     SAMPLING_GREEDY = {**SAMPLING, "temperature": 0}
+    publish(recorder.run, 0, "sha256:0")
     _, data, episode = opened(tokenizer, decoding="greedy")
     ids = episode.renderer._encode("x<|im_end|>")
     episode.stepped(episode.env.step(episode.sampled(ids, [-0.5] * len(ids), 0)))

@@ -1,5 +1,6 @@
 """What the rollout worker relies on in verl and Ray, and which prompts it traces."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
@@ -7,7 +8,12 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 
 from recipe.agent_contracts.errors import ContractViolation
-from verl_ext.rollout_worker import ContractAgentLoopWorkerImpl, python_class_of
+from recipe.agent_contracts.transition.episode import Episode
+from recipe.agent_contracts.transition.parsers.hermes import HermesParser
+from tests.records import identity
+from tests.support import ADD, FINISH, ByteRenderer, CounterEnv, limits
+from verl_ext.agent_loop import EPISODE
+from verl_ext.rollout_worker import ContractAgentLoopWorkerImpl, MixedEpisode, python_class_of
 
 
 def test_the_python_class_of_verls_actor_is_still_where_ray_keeps_it():
@@ -29,6 +35,34 @@ def worker(backend="mlflow", limit=2):
     made.rollout_config = SimpleNamespace(trace=SimpleNamespace(backend=backend, max_samples_per_step_per_worker=limit))
     made._traced = (-1, set())
     return made
+
+
+class Recorder:
+    """Keeps what it was asked to write."""
+
+    def __init__(self):
+        self.written = []
+
+    def identity(self, episode, row, validate):
+        return identity()
+
+    def write(self, episode, identity, sampling_params, final_state, reward):
+        self.written.append((episode.error, reward))
+
+
+def test_an_episode_of_two_policies_is_written_with_both_and_never_scored_or_handed_over():
+    messages = [{"role": "user", "content": "count t"}]
+    episode = Episode(CounterEnv(), "t", 0, messages, ByteRenderer(), HermesParser(), limits())
+    for ids, version in ((ADD, 3), (FINISH, 4)):
+        episode.stepped(episode.env.step(episode.sampled(ids, [-0.1] * len(ids), version)))
+    made = worker()
+    made._recorder = Recorder()
+    output = SimpleNamespace(extra_fields={EPISODE: episode})
+    with pytest.raises(MixedEpisode, match=r"found \[3, 4\]"):
+        asyncio.run(made._hand_over(output, False, {}, {}))
+    ((error, reward),) = made._recorder.written
+    assert "policy.lease" in error
+    assert reward is None
 
 
 def test_the_first_prompts_of_each_step_are_traced_with_all_siblings():

@@ -13,7 +13,7 @@ import msgspec
 from recipe.agent_contracts.transition.observations import ObservationCut
 from recipe.agent_contracts.transition.termination import Termination
 
-SCHEMA_VERSION = "turn-v2"
+SCHEMA_VERSION = "turn-v3"
 FIRST_LINE = "sha256:" + "0" * 64
 """The `previous_hash` of a part's first line."""
 
@@ -52,12 +52,14 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`sha256:` of the exact bytes of the line before this one in the same part."""
     episode: EpisodeIdentity
     behavior_policy_version: int | None
-    """The engine's own label of the weights that sampled this turn. Null: no token was sampled."""
+    """The engine's own label of the weights when this turn began. Null: no token was sampled."""
+    behavior_policy_version_end: int | None
+    """The label when it ended: another one after a switch inside the turn. Null: no token was sampled."""
     policy_manifest_hash: str | None
     """Null: no token was sampled."""
     behavior_weight_checksum: str | None
-    """Checksum of the files that version 0 was loaded from. Null for later versions: not measured yet (needs digests
-    of the weights in use on every rank)."""
+    """Fingerprint of the weights as the trainer sent them and every inference rank acknowledged them. Null: no token
+    was sampled."""
     generator_build: str
     rollout_started_at: float
     """Unix seconds, UTC."""
