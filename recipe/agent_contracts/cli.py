@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 
-from recipe.agent_contracts import environment_command
-from recipe.agent_contracts.commands import replay, runs, trace
-from recipe.agent_contracts.commands.output import RunFolder, console
-from recipe.agent_contracts.commands.output import fail as _fail
+from recipe.agent_contracts.commands import env, replay, runs, trace
+from recipe.agent_contracts.commands.output import RunFolder, console, fail
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.add_typer(environment_command.app, name="env")
+app.add_typer(env.app, name="env")
 app.command()(replay.replay)
 app.add_typer(trace.app, name="trace")
 app.add_typer(runs.app, name="runs")
@@ -41,7 +39,7 @@ def train(
     try:
         finished = training.train(list(context.args), run, console)
     except (ConfigContradiction, ContractViolation, FileNotFoundError) as error:
-        _fail(str(error), code=2)
+        fail(str(error), code=2)
     raise typer.Exit(finished.exit_code)
 
 
@@ -55,7 +53,7 @@ def resume(
     try:
         finished = training.resume(run, overrides or [], console)
     except (ConfigContradiction, ContractViolation, FileNotFoundError) as error:
-        _fail(str(error), code=2)
+        fail(str(error), code=2)
     raise typer.Exit(finished.exit_code)
 
 
@@ -75,7 +73,7 @@ def rollout(
         row = play.find_task(task, seed)
         weights, words = _policy_folders(model, tokenizer)
     except (ValueError, FileNotFoundError) as error:
-        _fail(str(error), code=2)
+        fail(str(error), code=2)
     play.play_task(row, weights, words, n, temperature, seed)
 
 
@@ -87,7 +85,7 @@ def heldout(run: RunFolder) -> None:
     try:
         console.print(heldout_table(heldout_rows(run)))
     except ValueError as error:
-        _fail(str(error), code=1)
+        fail(str(error), code=1)
 
 
 @app.command()
@@ -103,7 +101,7 @@ def export(
     try:
         exported = exporter.export(run, step, out, merge)
     except (OSError, ContractViolation) as error:
-        _fail(str(error), code=1)
+        fail(str(error), code=1)
     console.print(f"{exported.folder}  {exported.weight_checksum}")
     if exported.max_logprob_difference is None:
         console.print(f"[yellow]not proven:[/yellow] the run sampled nothing with the weights of step {step}")
@@ -122,7 +120,7 @@ def policy(
     try:
         typer.echo(_cold_started(imitation_steps).absolute())
     except FileNotFoundError as error:
-        _fail(str(error), code=1)
+        fail(str(error), code=1)
 
 
 def _policy_folders(model: Path | None, tokenizer: Path | None) -> tuple[Path, Path]:

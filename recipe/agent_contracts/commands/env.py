@@ -6,9 +6,11 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from recipe.agent_contracts.commands.output import console, fail
+from recipe.agent_contracts.errors import ContractViolation
 
 app = typer.Typer(no_args_is_help=True, help="Test an environment against the transition contract.")
 
@@ -24,18 +26,15 @@ def check(
 ) -> None:
     """Run the conformance suite; exit code 1 when a property fails, 2 when there is nothing to test."""
     from recipe.agent_contracts.domains import load
-    from recipe.agent_contracts.errors import ContractViolation
     from recipe.agent_contracts.transition.conformance import Verdict, cases_of, check_cases
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     # A console script's path starts at its own folder; the author's module is in the folder they are in.
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
         report = check_cases(cases_of(load(environment)))
     except (ValueError, ContractViolation) as error:
-        console.print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(2) from error
+        fail(str(error), code=2)
     claims = report.capabilities
     console.print(
         f"{environment} claims {claims.snapshot_kind} snapshots, restore={claims.restore}, fork={claims.fork}, "
