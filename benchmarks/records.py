@@ -30,6 +30,7 @@ from recipe.agent_contracts.transition.replay import Replayer
 from recipe.agent_contracts.transition.snapshots import BlobStore
 from recipe.agent_contracts.transition.trajectory import EpisodeIdentity, TrajectoryWriter, TurnRecord, read_run
 from recipe.agent_contracts.transition.trajectory.context import context_links, contexts
+from recipe.agent_contracts.transition.trajectory.recording import record_of
 from recipe.agent_contracts.verification.terminal import TerminalVerifier
 
 GROUP_SIZE = 8
@@ -84,7 +85,7 @@ def _played(run: Path, num_tasks: int) -> Iterator[list[TurnRecord]]:
 
 def _episode(scenario: Scenario, session: int, blobs: BlobStore, renderer: ChatTemplateRenderer) -> list[TurnRecord]:
     env, task = open_task(terminal_task.to_json(scenario.task))
-    limits = Limits(task.step_budget, 100_000, 100_000, 100_000, 100_000)
+    limits = Limits.of_task(task.step_budget, 100_000, 100_000)
     messages = terminal_task.messages(task)
     episode = Episode(env, task.task_id, task.seed, messages, renderer, parser_named(DEFAULT), limits)
     while episode.termination is None:
@@ -128,46 +129,24 @@ def _records(
     episode: Episode, identity: EpisodeIdentity, score: dict[str, float], final_state: str
 ) -> list[TurnRecord]:
     links = context_links([(turn.prompt_token_ids, turn.token_ids) for turn in episode.turns], identity.trajectory_id)
-    records = []
-    for index, (turn, link) in enumerate(zip(episode.turns, links, strict=True)):
-        assert turn.action is not None
-        is_last = index == len(links) - 1
-        records.append(
-            TurnRecord(
-                episode=identity,
-                behavior_policy_version=0,
-                behavior_policy_version_end=0,
-                policy_manifest_hash="sha256:" + "0" * 64,
-                behavior_weight_checksum="sha256:" + "0" * 64,
-                generator_build="benchmark",
-                rollout_started_at=turn.started_at,
-                rollout_finished_at=turn.finished_at,
-                turn=index,
-                base_snapshot_id=episode.base_state,
-                snapshot_before=turn.state_before,
-                state_before=turn.state_before,
-                state_after=turn.state_after,
-                context_parent_hash=link.parent_hash,
-                context_new_token_ids=link.new_token_ids,
-                action_token_ids=turn.token_ids,
-                sampler_config={"temperature": 1.0, "top_p": 1.0, "top_k": None},
-                behavior_logprobs=turn.logprobs,
-                raw_model_logprobs=turn.logprobs,
-                action_mask=[1] * len(turn.token_ids),
-                action_kind=turn.action.kind,
-                tool_name=turn.action.name,
-                tool_args=turn.action.args,
-                invalid_reason=turn.action.invalid_reason,
-                calls_ignored_in_thinking=0,
-                action_text=turn.text,
-                observation=turn.observation,
-                observation_ref=None,
-                observation_cut=None,
-                reward_components=score if is_last else None,
-                final_state_hash=final_state if is_last else None,
-                termination_reason=episode.termination if is_last else None,
-            )
+    records = [
+        record_of(
+            turn,
+            index,
+            link,
+            identity,
+            base_state=episode.base_state,
+            policy_manifest_hash="sha256:" + "0" * 64,
+            behavior_weight_checksum="sha256:" + "0" * 64,
+            generator_build="benchmark",
+            sampler_config={"temperature": 1.0, "top_p": 1.0, "top_k": None},
+            raw_model_logprobs=turn.logprobs,
         )
+        for index, (turn, link) in enumerate(zip(episode.turns, links, strict=True))
+    ]
+    records[-1] = msgspec.structs.replace(
+        records[-1], reward_components=score, final_state_hash=final_state, termination_reason=episode.termination
+    )
     return records
 
 

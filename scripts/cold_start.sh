@@ -2,7 +2,7 @@
 # Trains the policy that reinforcement learning starts from, from nothing, and caches it.
 #
 # Hardware:     2 cores, 3 GB of memory, no GPU.
-# Time:         about 10 minutes (780 CPU-seconds); seconds when the cache holds it.
+# Time:         8 to 9 minutes (660 CPU-seconds); seconds when the cache holds it.
 # You will see: a progress bar with the loss, held-out success at temperature 1 and greedy with counts, and last the
 #               folder (model/, tokenizer/, report.json) and the digest of the checkpoint.
 #

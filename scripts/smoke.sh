@@ -2,8 +2,8 @@
 # What      The whole loop, small: data, a cold-started 0.6M-parameter policy, 40 RLOO steps in the real verl trainer
 #           (Ray, TransferQueue, FSDP on gloo, a vLLM server), held-out evaluation before and after.
 # Hardware  2 cores, 8 GiB free memory, no GPU.
-# Time      Not measured as a whole. Parts on two slow shared cores: environment 3 minutes, cold start 780 CPU-seconds,
-#           start-up 2 minutes, 13 to 24 seconds a step, 1 minute an evaluation.
+# Time      26 minutes in a fresh clone on two shared cores (30 beside other work): environment 5, cold start 9, the run
+#           11.5 (12 seconds a step). With environment and cold start there, 17 minutes in a slow hour (17 seconds a step).
 # You see   A progress bar a stage, then the held-out table and where the run's records, traces and logs are.
 # Usage     bash scripts/smoke.sh [hydra overrides...]      STEPS=3 bash scripts/smoke.sh
 set -euo pipefail

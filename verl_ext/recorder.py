@@ -21,6 +21,7 @@ from recipe.agent_contracts.transition.episode import Episode, Turn
 from recipe.agent_contracts.transition.snapshots import BlobStore
 from recipe.agent_contracts.transition.trajectory import EpisodeIdentity, TrajectoryWriter, TurnRecord
 from recipe.agent_contracts.transition.trajectory.context import ContextLink, context_links
+from recipe.agent_contracts.transition.trajectory.recording import record_of
 from verl_ext import scaffold
 
 MAX_INLINE_CHARS = 16_384
@@ -105,46 +106,27 @@ class EpisodeRecorder:
         identity: EpisodeIdentity,
         played_in: Scaffold,
     ) -> TurnRecord:
-        version, action, sampler = turn.policy_version, turn.action, played_in.sampler
-        observation, observation_ref = self._raw_observation(turn)
+        version, sampler = turn.policy_version, played_in.sampler
         manifest = None if version is None else self._manifest(version, played_in)
-        return TurnRecord(
-            episode=identity,
-            behavior_policy_version=version,
-            behavior_policy_version_end=turn.policy_version_end,
+        return record_of(
+            turn,
+            index,
+            link,
+            identity,
+            base_state=episode.base_state,
             policy_manifest_hash=None if manifest is None else manifest.manifest_hash,
             behavior_weight_checksum=None if manifest is None else manifest.weight_checksum,
             generator_build=played_in.engine_build,
-            rollout_started_at=turn.started_at,
-            rollout_finished_at=turn.finished_at,
-            turn=index,
-            base_snapshot_id=episode.base_state,
-            snapshot_before=turn.state_before,
-            state_before=turn.state_before,
-            state_after=turn.state_after,
-            context_parent_hash=link.parent_hash,
-            context_new_token_ids=link.new_token_ids,
-            action_token_ids=turn.token_ids,
             sampler_config={"temperature": sampler.temperature, "top_p": sampler.top_p, "top_k": sampler.top_k},
-            behavior_logprobs=turn.logprobs,
             raw_model_logprobs=turn.logprobs if sampler.is_model_distribution else None,
-            action_mask=[1] * len(turn.token_ids),
-            action_kind="cut" if action is None else action.kind,
-            tool_name=None if action is None else action.name,
-            tool_args=None if action is None else action.args,
-            invalid_reason=None if action is None else action.invalid_reason,
-            calls_ignored_in_thinking=0 if action is None else action.ignored_in_thinking,
-            action_text=turn.text,
-            observation=observation,
-            observation_ref=observation_ref,
-            observation_cut=turn.observation_cut,
+            observation_ref=self._long_observation(turn),
         )
 
-    def _raw_observation(self, turn: Turn) -> tuple[str | None, str | None]:
-        """The raw text itself, or the blob that holds it."""
+    def _long_observation(self, turn: Turn) -> str | None:
+        """The blob of a raw text that is too long for the record."""
         if turn.observation is None or len(turn.observation) <= MAX_INLINE_CHARS:
-            return turn.observation, None
-        return None, self.blobs.put(turn.observation.encode())
+            return None
+        return self.blobs.put(turn.observation.encode())
 
     def _build_manifest(self, version: int, played_in: Scaffold) -> PolicyManifest:
         published = self._registry.published(version)

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from recipe.agent_contracts.commands import env, manifest, replay, runs, trace
-from recipe.agent_contracts.commands.output import RunFolder, console
-from recipe.agent_contracts.commands.output import fail as _fail
+from recipe.agent_contracts.commands.output import RunFolder, console, fail
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -41,7 +40,7 @@ def train(
     try:
         finished = training.train(list(context.args), run, console)
     except (ConfigContradiction, ContractViolation, FileNotFoundError) as error:
-        _fail(str(error), code=2)
+        fail(str(error), code=2)
     raise typer.Exit(finished.exit_code)
 
 
@@ -55,7 +54,7 @@ def resume(
     try:
         finished = training.resume(run, overrides or [], console)
     except (ConfigContradiction, ContractViolation, FileNotFoundError) as error:
-        _fail(str(error), code=2)
+        fail(str(error), code=2)
     raise typer.Exit(finished.exit_code)
 
 
@@ -75,7 +74,7 @@ def rollout(
         row = play.find_task(task, seed)
         weights, words = _policy_folders(model, tokenizer)
     except (ValueError, FileNotFoundError) as error:
-        _fail(str(error), code=2)
+        fail(str(error), code=2)
     play.play_task(row, weights, words, n, temperature, seed)
 
 
@@ -87,7 +86,7 @@ def heldout(run: RunFolder) -> None:
     try:
         console.print(heldout_table(heldout_rows(run)))
     except ValueError as error:
-        _fail(str(error), code=1)
+        fail(str(error), code=1)
 
 
 @app.command()
@@ -103,7 +102,7 @@ def export(
     try:
         exported = exporter.export(run, step, out, merge)
     except (OSError, ContractViolation) as error:
-        _fail(str(error), code=1)
+        fail(str(error), code=1)
     console.print(f"{exported.folder}  {exported.weight_checksum}")
     if exported.is_fingerprint_equal:
         console.print("the exported tensors have the checksum that every inference rank acknowledged")
@@ -124,7 +123,7 @@ def policy(
     try:
         typer.echo(_cold_started(imitation_steps).absolute())
     except FileNotFoundError as error:
-        _fail(str(error), code=1)
+        fail(str(error), code=1)
 
 
 def _policy_folders(model: Path | None, tokenizer: Path | None) -> tuple[Path, Path]:

@@ -149,8 +149,8 @@ def _served_difference(run: Path, folder: Path, turns: list[tuple[list[int], Tur
     from transformers import AutoModelForCausalLM
 
     # A folder that holds an adapter is loaded on top of the base model that its config names.
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    difference = max(_gap(model.eval(), context, record) for context, record in turns)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    difference = max(_gap(model, context, record) for context, record in turns)
     if difference > TOLERANCE[dtype]:
         raise ContractViolation(
             "policy.export",

@@ -38,13 +38,7 @@ def open_episode(row: dict[str, Any], renderer: ChatTemplateRenderer, max_contex
     """A fresh episode whose only limits are the task's own budgets and the model's context."""
     info = row["extra_info"]
     env, task = domains.load(domains.domain_of(row["data_source"]).environment)(info["task"])
-    limits = Limits(
-        step_budget=task.step_budget,
-        token_budget=task.token_budget,
-        max_prompt_tokens=max_context_tokens,
-        max_response_tokens=max_context_tokens,
-        max_context_tokens=max_context_tokens,
-    )
+    limits = Limits.of_task(task.step_budget, task.token_budget, max_context_tokens)
     parser = parser_named(DEFAULT)
     return Episode(env, info["task_id"], info["seed"], row["prompt"], renderer, parser, limits)
 

@@ -80,16 +80,23 @@ def policy_folder(run: Path) -> Path:
     return Path(_experiment(run)["actor_rollout_ref"]["model"]["path"]).parent
 
 
-def train_command(smoke_run: Path, run: Path, train_file: Path | None = None) -> list[str]:
+def train_like(smoke_run: Path, run: Path, train_file: Path | None = None) -> list[str]:
     """A training without evaluation, from the policy and the held-out tasks (and training tasks) of the shared run."""
     policy, data = policy_folder(smoke_run), _experiment(smoke_run)["data"]
+    return train_command(
+        run, policy / "model", policy / "tokenizer", train_file or data["train_files"], data["val_files"]
+    )
+
+
+def train_command(run: Path, model: Path, tokenizer: Path, train_file: Path | str, val_file: Path | str) -> list[str]:
+    """A training without evaluation."""
     return [
         str(REPOSITORY / ".venv/bin/agent-contracts"),
         *("train", "--run", str(run)),
-        f"actor_rollout_ref.model.path={policy}/model",
-        f"actor_rollout_ref.model.tokenizer_path={policy}/tokenizer",
-        f"data.train_files={train_file or data['train_files']}",
-        f"data.val_files={data['val_files']}",
+        f"actor_rollout_ref.model.path={model}",
+        f"actor_rollout_ref.model.tokenizer_path={tokenizer}",
+        f"data.train_files={train_file}",
+        f"data.val_files={val_file}",
         "trainer.val_before_train=false",
         "trainer.test_freq=-1",
     ]

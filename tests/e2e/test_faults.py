@@ -14,7 +14,7 @@ import pytest
 from recipe.agent_contracts.transition.envs.terminal.dataset import train_rows
 from recipe.agent_contracts.transition.trajectory import episodes
 from tests.e2e import fault_kinds
-from tests.e2e.conftest import GROUP_SIZE, TASKS_PER_BATCH, read_tail, run_limited, train_command
+from tests.e2e.conftest import GROUP_SIZE, TASKS_PER_BATCH, read_tail, run_limited, train_like
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
@@ -35,7 +35,7 @@ def faulty_run(smoke_run: Path, rows, logs: Path) -> Path:
     pq.write_table(pa.Table.from_pylist(rows), data)
     run = smoke_run.parent / f"{smoke_run.name}-faulty"
     dying = [row["extra_info"]["task_id"] for row in rows if kind(row) == fault_kinds.VERIFIER_DIES]
-    command = [*train_command(smoke_run, run, data), "trainer.total_training_steps=1", "trainer.save_freq=-1"]
+    command = [*train_like(smoke_run, run, data), "trainer.total_training_steps=1", "trainer.save_freq=-1"]
     command += ["contract.environment.tool_timeout_seconds=2.0"]
     log = logs / "faulty.log"
     print(f"\nlogs: {log} and {run}/train.log")

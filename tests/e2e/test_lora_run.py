@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file
 
 from recipe.agent_contracts.transition.trajectory import read_run
-from tests.e2e.conftest import REPOSITORY, read_tail, run_limited, train_command
+from tests.e2e.conftest import REPOSITORY, read_tail, run_limited, train_like
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
@@ -24,7 +24,7 @@ def lora_run(smoke_run: Path, logs: Path) -> Path:
     if finished := os.environ.get("AGENT_CONTRACTS_E2E_LORA_RUN"):
         return Path(finished).absolute()
     run = smoke_run.parent / f"{smoke_run.name}-lora"
-    command = train_command(smoke_run, run)
+    command = train_like(smoke_run, run)
     command += ["contract.policy.trainable=lora", "actor_rollout_ref.model.lora_rank=8"]
     command += ["actor_rollout_ref.model.lora_alpha=16", f"contract.update.tasks_per_batch={TASKS_PER_BATCH}"]
     command += [f"trainer.total_training_steps={NUM_STEPS}", "trainer.save_freq=1"]

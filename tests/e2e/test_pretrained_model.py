@@ -10,7 +10,7 @@ import pytest
 
 from recipe.agent_contracts.transition.envs.terminal.dataset import Budgets, DatasetSize, write_dataset
 from recipe.agent_contracts.transition.trajectory import episodes
-from tests.e2e.conftest import REPOSITORY, read_tail, run_limited
+from tests.e2e.conftest import REPOSITORY, read_tail, run_limited, train_command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(3600)]
 
@@ -27,9 +27,7 @@ def pretrained_run(logs: Path) -> Path:
     budgets = Budgets(step_budget=2, token_budget=160)
     train, heldout = write_dataset(logs, DatasetSize(num_train=8, num_heldout=2), seed=1, budgets=budgets)
     run = REPOSITORY / "runs" / "e2e" / f"{logs.parent.name}-pretrained"
-    command = [str(REPOSITORY / ".venv/bin/agent-contracts"), "train", "--run", str(run)]
-    command += [f"actor_rollout_ref.model.path={model}", f"actor_rollout_ref.model.tokenizer_path={model}"]
-    command += [f"data.train_files={train}", f"data.val_files={heldout}", "data.max_prompt_length=512"]
+    command = [*train_command(run, model, model, train, heldout), "data.max_prompt_length=512"]
     command += ["contract.environment.step_budget=2", "contract.environment.token_budget=160"]
     command += [f"contract.update.tasks_per_batch={TASKS_PER_BATCH}", f"contract.rollout.group_size={GROUP_SIZE}"]
     command += ["actor_rollout_ref.rollout.max_model_len=704", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2"]
@@ -38,7 +36,7 @@ def pretrained_run(logs: Path) -> Path:
     # A bucket holds the largest tensor: the embedding is 113 MB in float32.
     command += ["actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=256"]
     command += [f"trainer.total_training_steps={NUM_STEPS}", "trainer.save_freq=-1"]
-    command += ["trainer.val_before_train=false", "trainer.test_freq=-1", "actor_rollout_ref.actor.optim.lr=1e-5"]
+    command += ["actor_rollout_ref.actor.optim.lr=1e-5"]
     print(f"\nlogs: {log} and {run}/train.log")
     assert run_limited(command, 1800, log) == 0, read_tail(log)
     return run

@@ -14,7 +14,7 @@ from recipe.agent_contracts.transition.envs.terminal.env import TerminalEnv
 from recipe.agent_contracts.transition.envs.terminal.generator import Scenario
 from recipe.agent_contracts.transition.envs.terminal.task import messages
 from recipe.agent_contracts.transition.episode import Episode, Limits
-from recipe.agent_contracts.transition.parsers.hermes import HermesParser
+from recipe.agent_contracts.transition.parsers import DEFAULT, parser_named
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 
 _CONTEXT_TOKENS = 1024
@@ -31,15 +31,9 @@ class TokenSequence(NamedTuple):
 def open_scenario(scenario: Scenario, renderer: ChatTemplateRenderer) -> Episode:
     """A fresh episode that only the task's own budgets end."""
     task = scenario.task
-    limits = Limits(
-        step_budget=task.step_budget,
-        token_budget=task.token_budget,
-        max_prompt_tokens=_CONTEXT_TOKENS,
-        max_response_tokens=_CONTEXT_TOKENS,
-        max_context_tokens=2 * _CONTEXT_TOKENS,
-    )
+    limits = Limits.of_task(task.step_budget, task.token_budget, _CONTEXT_TOKENS)
     env = TerminalEnv({task.task_id: task})
-    return Episode(env, task.task_id, task.seed, messages(task), renderer, HermesParser(), limits)
+    return Episode(env, task.task_id, task.seed, messages(task), renderer, parser_named(DEFAULT), limits)
 
 
 def demonstration(scenario: Scenario, renderer: ChatTemplateRenderer, rng: Random) -> TokenSequence:

@@ -1,8 +1,8 @@
 """The cold-started policy as a cached fixture: `<cache>/cold_start/<key>/{model,tokenizer,report.json}`.
 
 The key is a hash over everything that decides the weights: the sources that training imports, the configuration, and
-the versions of the libraries that compute. The model
-and the tokenizer lie in two folders, because AutoTokenizer replaces a custom pre-tokenizer beside a config.json.
+the versions of the libraries that compute. The model and the tokenizer lie in two folders, because AutoTokenizer
+replaces a custom pre-tokenizer beside a config.json.
 """
 
 from __future__ import annotations

@@ -14,16 +14,13 @@ from recipe.agent_contracts.errors import ContractViolation
 OWN_FOLDER = "tokenizer"
 
 
-def write_beside(source: str, folder: Path, contexts: Sequence[list[int]]) -> Path:
+def write_beside(source: str, folder: Path, contexts: Sequence[list[int]]) -> None:
     """Write the tokenizer that `source` names into `folder`, or into `folder/tokenizer` where it would change.
 
     Args:
         source: Folder or hub name.
         folder: Holds the model's config.json.
         contexts: Token ids of recorded contexts, whose texts are the comparison.
-
-    Returns:
-        Where the tokenizer lies.
 
     Raises:
         ContractViolation: ``policy.tokenizer`` when it reads back differently in both places.
@@ -37,7 +34,7 @@ def write_beside(source: str, folder: Path, contexts: Sequence[list[int]]) -> Pa
         written = original.save_pretrained(place)
         reloaded = AutoTokenizer.from_pretrained(place)
         if [reloaded(text, add_special_tokens=False)["input_ids"] for text in texts] == expected:
-            return place
+            return
         for file in written:
             Path(file).unlink(missing_ok=True)
     raise ContractViolation("policy.tokenizer", f"a tokenizer that reads back as {source}", "other ids", str(folder))

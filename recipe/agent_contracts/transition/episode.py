@@ -40,6 +40,11 @@ class Limits(msgspec.Struct, frozen=True):
     max_steps: int | None = None
     """Harness cap on turns below the task's budget. Ends in max_step_truncation."""
 
+    @classmethod
+    def of_task(cls, step_budget: int, token_budget: int, max_context_tokens: int) -> Limits:
+        """The task's own budgets, and of the harness nothing but the model's context."""
+        return cls(step_budget, token_budget, max_context_tokens, max_context_tokens, max_context_tokens)
+
 
 class Turn(msgspec.Struct):
     """What one turn left behind, before the run's identity is added to make a record."""

@@ -15,8 +15,9 @@ from recipe.agent_contracts.transition.parsers.hermes import HermesParser
 from recipe.agent_contracts.transition.snapshots import BlobStore
 from recipe.agent_contracts.transition.trajectory import TrajectoryWriter, TurnRecord
 from recipe.agent_contracts.transition.trajectory.context import context_links
+from recipe.agent_contracts.transition.trajectory.recording import record_of
 from recipe.agent_contracts.verification.terminal import TerminalVerifier
-from tests.records import identity, turn_record
+from tests.records import identity
 from tests.support import ByteRenderer, limits
 
 
@@ -42,23 +43,17 @@ def played(blobs: BlobStore, trajectory_id: str, quality: Quality) -> list[TurnR
     )
     links = context_links([(turn.prompt_token_ids, turn.token_ids) for turn in episode.turns], trajectory_id)
     records = [
-        turn_record(
-            episode=who,
-            turn=index,
-            base_snapshot_id=episode.base_state,
-            state_before=turn.state_before,
-            state_after=turn.state_after,
-            context_parent_hash=link.parent_hash,
-            context_new_token_ids=link.new_token_ids,
-            action_token_ids=turn.token_ids,
-            action_mask=[1] * len(turn.token_ids),
-            behavior_logprobs=turn.logprobs,
-            action_kind=turn.action.kind,
-            tool_name=turn.action.name,
-            tool_args=turn.action.args,
-            invalid_reason=turn.action.invalid_reason,
-            action_text=turn.text,
-            observation=turn.observation,
+        record_of(
+            turn,
+            index,
+            link,
+            who,
+            base_state=episode.base_state,
+            policy_manifest_hash=None,
+            behavior_weight_checksum=None,
+            generator_build="test",
+            sampler_config={"temperature": 1.0, "top_p": 1.0, "top_k": None},
+            raw_model_logprobs=turn.logprobs,
         )
         for index, (turn, link) in enumerate(zip(episode.turns, links, strict=True))
     ]

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jsonschema
 
 from recipe.agent_contracts.transition.actions import Action, InvalidReason
+from recipe.agent_contracts.transition.parsers.values import strict_json
 
 Tools = Mapping[str, dict[str, Any]]
 """JSON Schema of the arguments, by the name of each tool that the task allows."""
@@ -116,6 +117,30 @@ def _check_arguments(call: Call, tools: Tools) -> None:
         json.dumps(call.args, allow_nan=False)
     except ValueError:  # 1e400 is a JSON number, but no double holds it: its record could not be read back
         raise Malformed(InvalidReason.BAD_ARGUMENTS, call.name) from None
+
+
+def whole(element: re.Pattern[str], body: str) -> re.Match[str]:
+    """The match of a call that has its format's shape from end to end.
+
+    Raises:
+        Malformed: ``bad_shape`` when it has not.
+    """
+    match = element.fullmatch(body)
+    if match is None:
+        raise Malformed(InvalidReason.BAD_SHAPE)
+    return match
+
+
+def read_json(text: str) -> Any:
+    """The value that a text spells in strict JSON.
+
+    Raises:
+        Malformed: ``bad_json`` when it spells none.
+    """
+    try:
+        return strict_json(text)
+    except ValueError:
+        raise Malformed(InvalidReason.BAD_JSON) from None
 
 
 def read_parameters(text: str, parameter: re.Pattern[str], next_call: str) -> list[tuple[str, ...]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from recipe.agent_contracts.transition.actions import InvalidReason
-from recipe.agent_contracts.transition.parsers.base import Call, Malformed, StrictParser, Tools
-from recipe.agent_contracts.transition.parsers.values import strict_json
+from recipe.agent_contracts.transition.parsers.base import Call, Malformed, StrictParser, Tools, read_json
 
 
 class HermesParser(StrictParser):
@@ -16,10 +15,7 @@ class HermesParser(StrictParser):
     prompt_may_open_thinking = False
 
     def read(self, body: str, tools: Tools) -> Call:
-        try:
-            call = strict_json(body)
-        except ValueError:
-            raise Malformed(InvalidReason.BAD_JSON) from None
+        call = read_json(body)
         if not isinstance(call, dict) or set(call) != {"name", "arguments"}:
             raise Malformed(InvalidReason.BAD_SHAPE)
         if not isinstance(call["name"], str) or not isinstance(call["arguments"], dict):

@@ -7,11 +7,10 @@ stand; entities are not decoded. A parameter's own closing marker cannot be part
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from typing import ClassVar
 
 from recipe.agent_contracts.transition.actions import InvalidReason
-from recipe.agent_contracts.transition.parsers.base import Call, Malformed, StrictParser, Tools, read_parameters
+from recipe.agent_contracts.transition.parsers.base import Call, Malformed, StrictParser, Tools, read_parameters, whole
 from recipe.agent_contracts.transition.parsers.values import by_schema
 
 
@@ -26,9 +25,7 @@ class MarkupParser(StrictParser):
     """What would begin a second call between the same markers."""
 
     def read(self, body: str, tools: Tools) -> Call:
-        match = self.element.fullmatch(body)
-        if match is None:
-            raise Malformed(InvalidReason.BAD_SHAPE)
+        match = whole(self.element, body)
         name = match[1]
         pairs = read_parameters(match[2], self.parameter, self.next_call)
         if name not in tools:
@@ -38,9 +35,9 @@ class MarkupParser(StrictParser):
         except ValueError:
             raise Malformed(InvalidReason.BAD_JSON) from None
 
-    @abstractmethod
     def value(self, text: str) -> str:
-        """A value without the white space that the format itself writes around it."""
+        """A value without the white space that the format itself writes around it; by default it writes none."""
+        return text
 
 
 class Qwen3CoderParser(MarkupParser):
@@ -68,9 +65,6 @@ class SeedParser(MarkupParser):
     parameter = Qwen3CoderParser.parameter
     next_call = Qwen3CoderParser.next_call
 
-    def value(self, text: str) -> str:
-        return text
-
 
 class MiniMaxParser(MarkupParser):
     """MiniMax M2: `<invoke name="NAME"><parameter name="KEY">`."""
@@ -82,9 +76,6 @@ class MiniMaxParser(MarkupParser):
     parameter = re.compile(r'<parameter name="([^"\n]+)">(.*?)</parameter>', re.DOTALL)
     next_call = "<invoke name="
 
-    def value(self, text: str) -> str:
-        return text
-
 
 class GlmParser(MarkupParser):
     """GLM 4.5 and later: the bare name, then `<arg_key>`, `<arg_value>` pairs."""
@@ -95,6 +86,3 @@ class GlmParser(MarkupParser):
     element = re.compile(r"\s*([^<>\s]+)\s*((?:<arg_key>.*)?)", re.DOTALL)
     parameter = re.compile(r"<arg_key>([^<>\n]+)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
     next_call = "<tool_call>"
-
-    def value(self, text: str) -> str:
-        return text

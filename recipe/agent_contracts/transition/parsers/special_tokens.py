@@ -7,18 +7,22 @@ import re
 from typing import Any
 
 from recipe.agent_contracts.transition.actions import InvalidReason
-from recipe.agent_contracts.transition.parsers.base import Call, Malformed, StrictParser, Tools, read_parameters
-from recipe.agent_contracts.transition.parsers.values import strict_json
+from recipe.agent_contracts.transition.parsers.base import (
+    Call,
+    Malformed,
+    StrictParser,
+    Tools,
+    read_json,
+    read_parameters,
+    whole,
+)
 
 _DSML = "\uff5cDSML\uff5c"
 """With full-width bars, as the model writes it."""
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    try:
-        value = strict_json(text)
-    except ValueError:
-        raise Malformed(InvalidReason.BAD_JSON) from None
+    value = read_json(text)
     if not isinstance(value, dict):
         raise Malformed(InvalidReason.BAD_SHAPE)
     return value
@@ -39,9 +43,7 @@ class KimiParser(StrictParser):
     def read(self, body: str, tools: Tools) -> Call:
         if body.count("<|tool_call_begin|>") > 1:
             raise Malformed(InvalidReason.SEVERAL_CALLS)
-        match = self._element.fullmatch(body)
-        if match is None:
-            raise Malformed(InvalidReason.BAD_SHAPE)
+        match = whole(self._element, body)
         return Call(match[1], _json_object(match[2]))
 
 
@@ -56,9 +58,7 @@ class GptOssParser(StrictParser):
     _element = re.compile(r"([^\s<>]+) <\|constrain\|>json<\|message\|>(.*)", re.DOTALL)
 
     def read(self, body: str, tools: Tools) -> Call:
-        match = self._element.fullmatch(body)
-        if match is None:
-            raise Malformed(InvalidReason.BAD_SHAPE)
+        match = whole(self._element, body)
         return Call(match[1], _json_object(match[2]))
 
     def unframed(self, spoken: str) -> str:
@@ -77,15 +77,9 @@ class DeepSeekV4Parser(StrictParser):
     )
 
     def read(self, body: str, tools: Tools) -> Call:
-        match = self._element.fullmatch(body)
-        if match is None:
-            raise Malformed(InvalidReason.BAD_SHAPE)
+        match = whole(self._element, body)
         found = read_parameters(match[2], self._parameter, f"<{_DSML}invoke name=")
-        try:
-            args = {key: text if is_text == "true" else strict_json(text) for key, is_text, text in found}
-        except ValueError:
-            raise Malformed(InvalidReason.BAD_JSON) from None
-        return Call(match[1], args)
+        return Call(match[1], {key: text if is_text == "true" else read_json(text) for key, is_text, text in found})
 
 
 class Gemma4Parser(StrictParser):
@@ -100,9 +94,7 @@ class Gemma4Parser(StrictParser):
     _key = re.compile(r"([{,]\s*)([A-Za-z_]\w*)\s*:")
 
     def read(self, body: str, tools: Tools) -> Call:
-        match = self._element.fullmatch(body)
-        if match is None:
-            raise Malformed(InvalidReason.BAD_SHAPE)
+        match = whole(self._element, body)
         return Call(match[1], _json_object(self._as_json(match[2])))
 
     def _as_json(self, arguments: str) -> str:
