@@ -1,0 +1,72 @@
+"""Update records: what is written is read back, and what is missing or broken is named."""
+
+import pytest
+
+from recipe.agent_contracts.errors import ContractViolation
+from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow, read_update, read_updates, update_path
+
+
+def row(**changes):
+    values = {
+        "trajectory_id": "g_0",
+        "group_id": "g",
+        "episode_return": 1.0,
+        "advantages": [0.5],
+        "num_action_tokens": 3,
+        "weight": 0.25,
+    }
+    return UpdateRow(**{**values, **changes})
+
+
+def record(step, rows=None):
+    return UpdateRecord(
+        step=step,
+        input_policy_version=step - 1,
+        output_policy_version=step,
+        estimator="rloo",
+        group_reward_scale="none",
+        reduction="episode_sum",
+        objective="reinforce_with_kl",
+        kl_beta=0.02,
+        rows=rows or [row()],
+    )
+
+
+def test_what_was_written_is_read_back_in_the_order_of_steps(tmp_path):
+    for step in (10, 2, 1):
+        record(step).write(tmp_path)
+    assert [found.step for found in read_updates(tmp_path)] == [1, 2, 10]
+    assert read_update(tmp_path, 2) == record(2)
+
+
+def test_a_coefficient_is_advantage_times_weight_of_that_token():
+    assert row().coefficient(2) == 0.125  # one advantage for all tokens: 0.5 * 0.25
+    each = row(advantages=[1.0, -2.0, 0.0])
+    assert [each.coefficient(token) for token in range(3)] == [0.25, -0.5, 0.0]
+
+
+@pytest.mark.parametrize("token", [-1, 3])
+def test_a_token_that_the_episode_does_not_have_is_an_error(token):
+    with pytest.raises(IndexError, match=f"3 action tokens, not token {token}"):
+        row().coefficient(token)
+
+
+def test_a_missing_step_names_those_that_are_there(tmp_path):
+    record(4).write(tmp_path)
+    with pytest.raises(ContractViolation, match="a record of step 5, found records of steps: 4"):
+        read_update(tmp_path, 5)
+
+
+def test_a_damaged_record_is_named_and_never_half_read(tmp_path):
+    path = record(1).write(tmp_path)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(ContractViolation, match="step-000001"):
+        read_update(tmp_path, 1)
+
+
+def test_a_record_of_another_schema_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("recipe.agent_contracts.update.record.UPDATE_SCHEMA", "update-v0")
+    record(1).write(tmp_path)
+    assert update_path(tmp_path, 1).exists()
+    with pytest.raises(ContractViolation, match="expected update-v0, found update-v1"):
+        read_update(tmp_path, 1)
