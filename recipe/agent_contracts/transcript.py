@@ -31,7 +31,7 @@ def transcript(replayer: Replayer, turns: list[TurnRecord]) -> Iterator[Line]:
         RecordCorrupt: when a context does not hang together, or a blob is damaged.
     """
     yield from _head(turns)
-    diffs = _diffs(replayer, turns)
+    diffs = state_diffs(replayer, turns)
     for record, context in zip(turns, contexts(turns), strict=True):
         yield "bold", f"\nturn {record.turn}"
         yield "dim", f"context: {len(context)} tokens, {len(record.context_new_token_ids)} of them new"
@@ -90,7 +90,7 @@ def _observation(replayer: Replayer, record: TurnRecord) -> Iterator[Line]:
         yield "dim", f"the model reads the {cut.keeps} of it: {cut.max_chars} of {cut.num_chars} characters"
 
 
-def _diffs(replayer: Replayer, turns: list[TurnRecord]) -> Iterator[list[str]]:
+def state_diffs(replayer: Replayer, turns: list[TurnRecord]) -> Iterator[list[str]]:
     """What each turn changed, by executing it again."""
     try:
         env = replayer.opened(turns[0].episode)

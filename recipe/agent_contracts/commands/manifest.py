@@ -65,7 +65,7 @@ def _find(path: Path, version: int | None) -> PolicyManifest:
 
 
 def _of_run(run: Path, version: int | None) -> PolicyManifest:
-    from recipe.agent_contracts.policy.manifest import read_manifest
+    from recipe.agent_contracts.policy.manifest import manifest_path, read_manifest
     from recipe.agent_contracts.policy.registry import Registry
 
     registry = Registry(run)
@@ -74,4 +74,4 @@ def _of_run(run: Path, version: int | None) -> PolicyManifest:
         raise ValueError(f"{run} served no version")
     published = served[-1] if version is None else registry.published(version)
     assert published.manifest_hash is not None, "a served publication was staged"
-    return read_manifest(run / "manifests" / f"{published.manifest_hash.removeprefix('sha256:')}.json")
+    return read_manifest(manifest_path(run, published.manifest_hash))

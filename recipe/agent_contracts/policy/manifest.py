@@ -173,6 +173,11 @@ def _flat(scaffold: Scaffold) -> dict[str, Any]:
     return flat
 
 
+def manifest_path(run: Path, manifest_hash: str) -> Path:
+    """Where a run keeps a manifest."""
+    return run / "manifests" / f"{manifest_hash.removeprefix('sha256:')}.json"
+
+
 def read_manifest(path: Path) -> PolicyManifest:
     """Read one manifest file.
 

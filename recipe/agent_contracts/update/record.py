@@ -62,7 +62,9 @@ class UpdateRecord(msgspec.Struct, frozen=True, kw_only=True):
     def write(self, run: Path) -> Path:
         """Write `updates/step-NNNNNN.json.zst` in a run folder. A step trained again after a crash replaces it."""
         path = update_path(run, self.step)
-        write_atomically(path, zstandard.ZstdCompressor(level=3, write_checksum=True).compress(msgspec.json.encode(self)))
+        write_atomically(
+            path, zstandard.ZstdCompressor(level=3, write_checksum=True).compress(msgspec.json.encode(self))
+        )
         return path
 
 

@@ -86,7 +86,7 @@ class TrajectoryWriter:
             left = left[self._stream.write(left) :]
 
 
-class _Link(msgspec.Struct, frozen=True):
+class ChainLink(msgspec.Struct, frozen=True):
     """What the chain needs of a line, whatever else its schema holds."""
 
     schema_version: str
@@ -94,7 +94,7 @@ class _Link(msgspec.Struct, frozen=True):
 
 
 OnTorn = Callable[[TornTail], None]
-_Line = TypeVar("_Line", TurnRecord, _Link)
+_Line = TypeVar("_Line", TurnRecord, ChainLink)
 
 
 def parts(run: Path) -> list[Path]:
@@ -118,7 +118,7 @@ def read_part(path: Path, on_torn: OnTorn = log_torn) -> Iterator[TurnRecord]:
 
 def checked_lines(path: Path, on_torn: OnTorn = log_torn) -> Iterator[bytes]:
     """The whole lines of a part, checked as `read_part` does but not decoded."""
-    for _, line in _checked(path, _Link, on_torn):
+    for _, line in _checked(path, ChainLink, on_torn):
         yield line
 
 
@@ -133,19 +133,20 @@ def _checked(path: Path, kind: type[_Line], on_torn: OnTorn) -> Iterator[tuple[_
         try:
             record = decoder.decode(line)
         except msgspec.DecodeError as error:
-            _refuse_other_schema(line, evidence)
+            refuse_other_schema(line, evidence)
             raise RecordCorrupt("transition.records", SCHEMA_VERSION, str(error), evidence) from error
         if record.schema_version != SCHEMA_VERSION:
-            _refuse_other_schema(line, evidence)
+            refuse_other_schema(line, evidence)
         if record.previous_hash != previous:
             raise RecordCorrupt("transition.records", previous, record.previous_hash, evidence)
         previous = sha256_bytes(line)
         yield record, line
 
 
-def _refuse_other_schema(line: bytes, evidence: str) -> None:
+def refuse_other_schema(line: bytes, evidence: str) -> None:
+    """Raise `RecordCorrupt` when the line is of another schema than this version's."""
     with contextlib.suppress(msgspec.DecodeError):
-        found = msgspec.json.decode(line, type=_Link).schema_version
+        found = msgspec.json.decode(line, type=ChainLink).schema_version
         if found != SCHEMA_VERSION:
             remedy = "read it with the version of this package that wrote it (CHANGELOG.md says what changed)"
             raise RecordCorrupt("transition.schema", SCHEMA_VERSION, found, evidence, remedy)
