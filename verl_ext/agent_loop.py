@@ -26,6 +26,8 @@ from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
 from recipe.agent_contracts.transition.termination import Termination
 from verl_ext import scaffold, tracing
 
+TURN_ANCHORS = "turn_anchors"
+"""Key in `extra_fields` of the state hash before each turn, for credit among turns that start in one state."""
 EPISODE = "contract_episode"
 """Key in `AgentLoopOutput.extra_fields` under which the rollout worker finds the episode."""
 
@@ -152,6 +154,7 @@ class ContractAgentLoop(AgentLoopBase):
             metrics=AgentLoopMetrics(**metrics),
             extra_fields={
                 EPISODE: episode,
+                TURN_ANCHORS: [turn.state_before for turn in episode.turns],
                 "min_global_steps": min(versions, default=None),
                 "max_global_steps": max(versions, default=None),
                 "turn_scores": [],

@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from verl.trainer.main_ppo import TaskRunnerV1
 
+import verl_ext.trainer  # noqa: F401  (takes verl's place under the name `sync`)
 from recipe.agent_contracts.policy.registry import Registry
 from verl_ext import plugin, scaffold
 from verl_ext.rollout_worker import python_class_of

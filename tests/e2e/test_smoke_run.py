@@ -12,7 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from recipe.agent_contracts.cli import app
 from recipe.agent_contracts.evaluation.heldout import heldout_rows
 from recipe.agent_contracts.policy.manifest import read_manifest
 from recipe.agent_contracts.policy.registry import Registry
@@ -20,6 +22,7 @@ from recipe.agent_contracts.policy.scaffold_lock import read_attestations, read_
 from recipe.agent_contracts.transition.replay import Replayer
 from recipe.agent_contracts.transition.trajectory import TurnRecord, episodes, read_run
 from recipe.agent_contracts.transition.trajectory.context import contexts
+from recipe.agent_contracts.update.record import read_updates
 from tests.e2e.conftest import GROUP_SIZE, NUM_STEPS, REPOSITORY, TASKS_PER_BATCH, read_tail, run_limited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -50,6 +53,36 @@ def test_something_was_learned_from(metrics):
     """A batch whose groups all agree has no gradient; over three steps of a weak policy that does not happen."""
     assert any(entry.get("actor/grad_norm", 0.0) > 0 for entry in metrics)
     assert all(entry["actor/lr"] > 0 for entry in metrics if "actor/lr" in entry)
+
+
+def test_every_update_is_recorded_and_its_advantages_are_those_of_the_recorded_rewards(smoke_run, played):
+    """RLOO over each group's recorded rewards, weight 1/B: computed here from the turn records alone."""
+    rewards = {turns[0].episode.trajectory_id: turns[-1].reward_components["task_success"] for turns in trained(played)}
+    tokens = {turns[0].episode.trajectory_id: sum(len(t.action_token_ids) for t in turns) for turns in trained(played)}
+    updates = list(read_updates(smoke_run))
+    assert [update.step for update in updates] == list(range(1, NUM_STEPS + 1))
+    for update in updates:
+        groups = defaultdict(list)
+        for row in update.rows:
+            groups[row.group_id].append(row)
+        assert [len(rows) for rows in groups.values()] == [GROUP_SIZE] * TASKS_PER_BATCH
+        for rows in groups.values():
+            returns = [rewards[row.trajectory_id] for row in rows]
+            for row, own in zip(rows, returns, strict=True):
+                others = (sum(returns) - own) / (GROUP_SIZE - 1)
+                assert row.advantages == pytest.approx([own - others])
+                assert row.weight == pytest.approx(1 / (GROUP_SIZE * TASKS_PER_BATCH))
+                assert row.num_action_tokens == tokens[row.trajectory_id]
+
+
+def test_why_answers_for_a_token_of_the_last_update(smoke_run):
+    update = list(read_updates(smoke_run))[-1]
+    row = max(update.rows, key=lambda row: abs(row.advantages[0]))
+    words = ["why", smoke_run, "--step", update.step, "--trajectory", row.trajectory_id, "--token", 0]
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code == 0, result.output
+    assert f"coefficient {row.coefficient(0):+.6g}" in result.output
+    assert f"held-out evaluation at version {update.output_policy_version}" in result.output
 
 
 def test_every_episode_has_one_termination_code_and_a_reward(played):

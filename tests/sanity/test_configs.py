@@ -46,13 +46,13 @@ CONTRACT_KEYS = {
     "rollout": "mode group_size temperature top_p top_k pin_policy_for_full_episode max_version_lag "
     "require_one_behavior_version_per_group in_flight_policy partial_episode_policy require_termination_reason "
     "context_compaction max_failed_groups_per_step",
-    "consistency": "audit_frozen_checkpoint tolerance_source",
+    "consistency": "audit_frozen_checkpoint tolerance_source max_abs_p95 max_abs_max max_k3",
     "weight_sync": "transport publish require_all_worker_checksums kv_cache_on_update",
     "credit": "estimator reduction group_reward_scale",
-    "update": "objective behavior_policy proximal_policy reference_policy kl_beta optimizer_steps_per_fresh_batch "
-    "tasks_per_batch",
+    "update": "objective behavior_policy proximal_policy clip_low clip_high off_policy_weight off_policy_threshold "
+    "reference_policy kl_beta optimizer_steps_per_fresh_batch tasks_per_batch",
     "evaluation": "attempts_per_task seeds retain_suites temporal_cutoff template_disjoint "
-    "environment_family_disjoint repository_overlap_audit dedup_rule_version",
+    "environment_family_disjoint repository_overlap_audit dedup_rule_version gates_not_applicable",
 }
 """Public: an experiment.yaml that was written once must stay readable. Add keys; do not rename or drop them."""
 

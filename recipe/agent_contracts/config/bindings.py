@@ -14,6 +14,7 @@ from recipe.agent_contracts.config.components import replaced_components
 from recipe.agent_contracts.config.contradictions import contradictions
 from recipe.agent_contracts.config.experiment import Experiment, read_experiment
 from recipe.agent_contracts.config.keys import ACTOR, ROLLOUT, Config, lookup, refuse, shown
+from recipe.agent_contracts.update.reduction import VERL_MODES
 
 SAMPLER_KWARGS = "trainer.v1.sampler.sampler_kwargs"
 
@@ -44,10 +45,18 @@ BINDINGS = (
     Binding("contract.rollout.top_p", f"{ROLLOUT}.top_p"),
     Binding("contract.rollout.top_k", f"{ROLLOUT}.top_k", lambda value: -1 if value is None else value),
     Binding("contract.weight_sync.transport", f"{ROLLOUT}.checkpoint_engine.backend", _named({"in_process": "naive"})),
-    Binding("contract.credit.estimator", "algorithm.adv_estimator"),
-    Binding("contract.credit.reduction", f"{ACTOR}.loss_agg_mode", _named({"episode_sum": "seq-mean-token-sum"})),
-    Binding("contract.credit.group_reward_scale", "algorithm.norm_adv_by_std_in_grpo", _named({"none": False})),
+    Binding("contract.credit.estimator", "algorithm.adv_estimator", lambda name: f"contract_{name}"),
+    Binding("contract.credit.reduction", f"{ACTOR}.loss_agg_mode", _named(VERL_MODES)),
+    Binding(
+        "contract.credit.group_reward_scale",
+        "algorithm.norm_adv_by_std_in_grpo",
+        _named({"none": False, "std": True}),
+    ),
     Binding("contract.update.objective", f"{ACTOR}.policy_loss.loss_mode"),
+    Binding("contract.update.clip_low", f"{ACTOR}.clip_ratio_low"),
+    Binding("contract.update.clip_high", f"{ACTOR}.clip_ratio_high"),
+    Binding("contract.update.off_policy_weight", "algorithm.rollout_correction.rollout_is"),
+    Binding("contract.update.off_policy_threshold", "algorithm.rollout_correction.rollout_is_threshold"),
     Binding("contract.update.kl_beta", f"{ACTOR}.kl_loss_coef"),
     Binding("contract.update.tasks_per_batch", "data.train_batch_size"),
     Binding("contract.evaluation.attempts_per_task", f"{ROLLOUT}.val_kwargs.n"),

@@ -5,19 +5,17 @@ A rule is here when verl 0.9.1 would run the combination and train something oth
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from recipe.agent_contracts.config.experiment import Experiment
 from recipe.agent_contracts.config.keys import ACTOR, MODEL, REF, ROLLOUT, Config, clash, lookup, shown
 from recipe.agent_contracts.config.snapshot_needs import unmet_needs
+from recipe.agent_contracts.config.update_rules import UPDATE_RULES, Rule
 from recipe.agent_contracts.domains import capabilities_of
 from recipe.agent_contracts.transition.parsers import PARSERS
 
 OPTIM = f"{ACTOR}.optim"
 FP32 = (32, "32", "fp32", "float32")
-GRADIENT_IS_KL = ("k2", "mse")
-"""KL estimators whose own gradient is the gradient of the KL divergence."""
 
 COUNTS = (
     "data.train_batch_size",
@@ -28,8 +26,6 @@ COUNTS = (
     "trainer.n_gpus_per_node",
 )
 """verl's keys that the rules calculate with."""
-
-Rule = Callable[[Config, Experiment], Iterator[str]]
 
 
 def contradictions(config: Config, experiment: Experiment) -> list[str]:
@@ -52,49 +48,6 @@ def _snapshots(config: Config, experiment: Experiment) -> Iterator[str]:
     )
     for key, declared, fix in unmet:
         yield clash(config, f"{section}.{key}", domain, f"its environment declares {declared}", fix)
-
-
-def _optimizer_steps(config: Config, experiment: Experiment) -> Iterator[str]:
-    declared = "contract.update.optimizer_steps_per_fresh_batch"
-    why = "the REINFORCE objective has no ratio that would correct a second step on the same batch"
-    if lookup(config, f"{ACTOR}.ppo_epochs") != 1:
-        yield clash(config, f"{ACTOR}.ppo_epochs", declared, why, f"Set {ACTOR}.ppo_epochs=1")
-    mini, batch = f"{ACTOR}.ppo_mini_batch_size", "data.train_batch_size"
-    if lookup(config, mini) != lookup(config, batch):
-        steps = math.ceil(lookup(config, batch) / lookup(config, mini))
-        reason = f"that is {steps} optimizer steps, and {why}" if steps > 1 else "verl would pad the batch up to it"
-        yield clash(config, mini, batch, reason, f"Leave {mini} to follow contract.update.tasks_per_batch")
-
-
-def _objective(config: Config, experiment: Experiment) -> Iterator[str]:
-    if lookup(config, f"{ACTOR}.entropy_coeff") != 0:
-        yield clash(
-            config,
-            f"{ACTOR}.entropy_coeff",
-            "contract.update.objective",
-            "an entropy bonus is another objective",
-            f"Set {ACTOR}.entropy_coeff=0",
-        )
-
-
-def _kl(config: Config, experiment: Experiment) -> Iterator[str]:
-    in_loss, in_reward, kind = f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward", f"{ACTOR}.kl_loss_type"
-    if lookup(config, in_reward):
-        why = "the KL would count twice" if lookup(config, in_loss) else "the declared KL belongs to the loss"
-        other = in_loss if lookup(config, in_loss) else "contract.update.objective"
-        yield clash(config, in_reward, other, why, f"Set {in_reward}=false")
-    if experiment.update.kl_beta == 0:
-        return
-    if not lookup(config, in_loss):
-        why = "the declared KL would be left out of the loss"
-        yield clash(config, in_loss, "contract.update.kl_beta", why, f"Set {in_loss}=true, or kl_beta=0")
-    name = str(lookup(config, kind))
-    if not name.endswith("+") and name not in GRADIENT_IS_KL:
-        why = (
-            f"the value of {name} estimates the KL, but its gradient is not the KL's; with a trailing + verl keeps "
-            "the value and takes the gradient of k2, which is (straight-through)"
-        )
-        yield clash(config, kind, "contract.update.kl_beta", why, f"Set {kind}=low_var_kl+")
 
 
 def _behavior_log_probs(config: Config, experiment: Experiment) -> Iterator[str]:
@@ -222,9 +175,7 @@ def _trainable(config: Config, experiment: Experiment) -> Iterator[str]:
 
 RULES: tuple[Rule, ...] = (
     _snapshots,
-    _optimizer_steps,
-    _objective,
-    _kl,
+    *UPDATE_RULES,
     _behavior_log_probs,
     _evaluation_sampling,
     _learning_rate,

@@ -98,8 +98,16 @@ class Rollout:
 
 @dataclass(frozen=True, kw_only=True)
 class Consistency:
+    """Bounds on ``delta = trainer's - generator's log probability`` of the sampled tokens of a batch, in nats, at the
+    weights that sampled. Null: no bound is preregistered, and gate G09 cannot pass. The run stops past a bound."""
+
     audit_frozen_checkpoint: Literal[False]
     tolerance_source: NotYet
+    max_abs_p95: Annotated[float, Meta(gt=0)] | None
+    """Of the 95th percentile of ``|delta|``."""
+    max_abs_max: Annotated[float, Meta(gt=0)] | None
+    max_k3: Annotated[float, Meta(gt=0)] | None
+    """Of the k3 estimate of KL(generator || trainer)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,19 +122,35 @@ class WeightSync:
 
 @dataclass(frozen=True, kw_only=True)
 class Credit:
-    estimator: Literal["rloo"]
-    reduction: Literal["episode_sum"]
-    group_reward_scale: Literal["none"]
+    estimator: Literal["rloo", "grpo", "dr_grpo", "gigpo"]
+    reduction: Literal["episode_sum", "length_normalized", "token_mean", "turn_mass_conserving"]
+    group_reward_scale: Literal["none", "std"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Update:
-    objective: Literal["reinforce_with_kl"]
+    objective: Literal[
+        "reinforce_with_kl",
+        "ppo_clip",
+        "dapo",
+        "gspo",
+        "turn_normalized",
+        "dppo",
+        "truncated_importance",
+        "decoupled",
+    ]
     behavior_policy: Literal["rollout_manifest"]
-    proximal_policy: Literal["behavior_policy"]
+    proximal_policy: Literal["behavior_policy", "step_start"]
+    """What anchors the ratio. step_start: the trainer's weights when the step began, apart from who sampled."""
+    clip_low: Annotated[float, Meta(gt=0, le=1)]
+    clip_high: Annotated[float, Meta(gt=0)]
+    off_policy_weight: Literal["token", "sequence", None]
+    """Granularity of pi_proximal / pi_behaviour. None: the two are one policy."""
+    off_policy_threshold: Annotated[float, Meta(gt=0)]
+    """Weights above it are cut to it."""
     reference_policy: Literal["initial_sft"]
     kl_beta: Annotated[float, Meta(ge=0)]
-    optimizer_steps_per_fresh_batch: Literal[1]
+    optimizer_steps_per_fresh_batch: Count
     tasks_per_batch: Count
 
 
@@ -140,6 +164,8 @@ class Evaluation:
     environment_family_disjoint: bool
     repository_overlap_audit: NotYet
     dedup_rule_version: NotYet
+    gates_not_applicable: dict[str, str]
+    """Go/no-go gates that this experiment does without, each with its reason: `{G12: no asynchronous run}`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,9 @@ CONTRADICTIONS = [
     ({f"{ACTOR}.entropy_coeff": 0.01}, "contract.update.objective"),
     ({"algorithm.use_kl_in_reward": True}, f"{ACTOR}.use_kl_loss"),
     ({f"{ACTOR}.use_kl_loss": False}, "contract.update.kl_beta"),
+    ({"algorithm.rollout_correction.bypass_mode": True}, "contract.update.objective"),
+    ({"algorithm.rollout_correction.rollout_rs": "token_k1"}, "contract.update.objective"),
+    ({"contract.update.optimizer_steps_per_fresh_batch": 2, f"{ACTOR}.ppo_epochs": 2}, "contract.update.objective"),
     ({f"{ACTOR}.kl_loss_type": "low_var_kl"}, "contract.update.kl_beta"),
     ({f"{ACTOR}.kl_loss_type": "k3"}, "contract.update.kl_beta"),
     ({f"{ROLLOUT}.calculate_log_probs": False}, "contract.update.behavior_policy"),
@@ -162,6 +165,69 @@ def test_every_problem_is_reported_at_once(changed):
 
 
 def test_components_are_reported_beside_a_broken_contract(changed):
-    message = refusal(changed({"contract.credit.estimator": "grpo", "trainer.use_v1": False}))
-    assert "contract.credit.estimator=grpo" in message
+    message = refusal(changed({"contract.credit.estimator": "gae", "trainer.use_v1": False}))
+    assert "contract.credit.estimator=gae" in message
     assert "trainer.use_v1=false" in message
+
+
+def declared(**values):
+    """An experiment's choices of credit and update, with verl's keys following them."""
+    credit = {"estimator", "reduction", "group_reward_scale"}
+    change = {f"contract.{'credit' if name in credit else 'update'}.{name}": value for name, value in values.items()}
+    for binding in bindings.BINDINGS:
+        if binding.contract_key in change:
+            change[binding.verl_key] = binding.to_verl(change[binding.contract_key])
+    return change
+
+
+OFF_POLICY = {"proximal_policy": "step_start", "off_policy_weight": "token"}
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"objective": "ppo_clip", "estimator": "gigpo", "group_reward_scale": "std"},
+        {"objective": "dapo", "reduction": "token_mean", "estimator": "grpo", "clip_high": 0.28},
+        {
+            "objective": "gspo",
+            "reduction": "length_normalized",
+            "estimator": "grpo",
+            "clip_low": 3e-4,
+            "clip_high": 4e-4,
+        },
+        {"objective": "turn_normalized", "reduction": "turn_mass_conserving"},
+        {"objective": "dppo", "estimator": "dr_grpo"},
+        {"objective": "decoupled", **OFF_POLICY},
+        {"objective": "truncated_importance", **OFF_POLICY, "off_policy_weight": "sequence"},
+    ],
+    ids=lambda choices: choices["objective"],
+)
+def test_what_is_defined_together_passes(changed, choices):
+    bindings.check(changed(declared(**choices)))
+
+
+@pytest.mark.parametrize(
+    ("choices", "keys"),
+    [
+        ({"objective": "dapo"}, ("contract.credit.reduction=episode_sum", "contract.update.objective=dapo")),
+        (
+            {"objective": "gspo", "reduction": "length_normalized", "estimator": "gigpo"},
+            ("estimator=gigpo", "objective=gspo"),
+        ),
+        ({"group_reward_scale": "std"}, ("group_reward_scale=std", "estimator=rloo")),
+        ({"estimator": "dr_grpo", "reduction": "token_mean"}, ("reduction=token_mean", "estimator=dr_grpo")),
+        ({"objective": "decoupled"}, ("off_policy_weight=null", "proximal_policy=behavior_policy")),
+        ({"off_policy_weight": "token"}, ("off_policy_weight=token", "objective=reinforce_with_kl")),
+        ({"proximal_policy": "step_start"}, ("proximal_policy=step_start", "objective=reinforce_with_kl")),
+    ],
+    ids=str,
+)
+def test_what_is_not_defined_together_is_refused(changed, choices, keys):
+    message = refusal(changed(declared(**choices)))
+    assert all(key in message for key in keys)
+
+
+def test_several_passes_over_a_batch_need_an_objective_with_a_ratio(changed):
+    two = {"contract.update.optimizer_steps_per_fresh_batch": 2, f"{ACTOR}.ppo_epochs": 2}
+    bindings.check(changed({**declared(objective="ppo_clip"), **two}))
+    assert "it has no ratio" in refusal(changed(two))

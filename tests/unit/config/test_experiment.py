@@ -76,6 +76,9 @@ def test_a_section_must_be_a_section(changed):
         ("contract.update.kl_beta", -0.1, ">= 0"),
         ("contract.update.kl_beta", float("inf"), "finite"),
         ("contract.update.tasks_per_batch", 0, ">= 1"),
+        ("contract.update.optimizer_steps_per_fresh_batch", 0, ">= 1"),
+        ("contract.update.clip_low", 1.5, "<= 1"),
+        ("contract.consistency.max_abs_p95", 0, "> 0"),
         ("contract.environment.step_budget", 0, ">= 1"),
         ("contract.environment.token_budget", None, "`int`"),
         ("contract.environment.tool_timeout_seconds", 0, "> 0"),
@@ -112,11 +115,12 @@ def test_a_wrong_value_is_refused_by_name(changed, key, value, expected):
         ("contract.consistency.tolerance_source", "bf16_same_engine_baseline", "null"),
         ("contract.weight_sync.require_all_worker_checksums", False, "true"),
         ("contract.weight_sync.publish", "atomic_at_episode_boundary", "between_steps"),
-        ("contract.credit.estimator", "grpo", "rloo"),
-        ("contract.credit.reduction", "token_mean", "episode_sum"),
-        ("contract.credit.group_reward_scale", "std", "none"),
-        ("contract.update.objective", "ppo_clip", "reinforce_with_kl"),
-        ("contract.update.optimizer_steps_per_fresh_batch", 4, "1"),
+        ("contract.credit.estimator", "gae", "rloo or grpo or dr_grpo or gigpo"),
+        ("contract.credit.reduction", "mean", "episode_sum or length_normalized or token_mean or turn_mass_conserving"),
+        ("contract.credit.group_reward_scale", "mad", "none or std"),
+        ("contract.update.objective", "vanilla", "reinforce_with_kl or ppo_clip or dapo or gspo or turn_normalized"),
+        ("contract.update.proximal_policy", "old_policy", "behavior_policy or step_start"),
+        ("contract.update.off_policy_weight", "turn", "token or sequence or null"),
         ("contract.evaluation.seeds", [11, 22, 33], "null"),
         ("contract.evaluation.retain_suites", ["safety"], "null"),
     ],
@@ -128,6 +132,6 @@ def test_what_is_not_implemented_is_refused_with_what_is(changed, key, value, su
 
 
 def test_all_problems_are_in_one_error(changed):
-    message = refusal(changed({"contract.rollout.group_size": 1, "contract.credit.estimator": "grpo", "contract.x": 1}))
+    message = refusal(changed({"contract.rollout.group_size": 1, "contract.credit.estimator": "gae", "contract.x": 1}))
     assert "3 problems" in message
     assert all(key in message for key in ("contract.rollout.group_size", "contract.credit.estimator", "contract.x"))
