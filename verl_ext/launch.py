@@ -39,11 +39,13 @@ PROCESS_ENVIRONMENT = {
 }
 MAY_CHANGE_ON_RESUME = (
     "trainer.resume_mode",
+    "trainer.resume_from_path",
     "trainer.total_training_steps",
     "ray_kwargs",
     # Where a run lies is not what it is: its folder may be moved.
     "contract.run.folder",
     "trainer.default_local_dir",
+    "trainer.v1.sampler.sampler_kwargs.run_folder",
 )
 CPU_ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",

@@ -41,7 +41,7 @@ class EpisodeRecorder:
         self._registry = Registry(self.run)
         self._lock = read_lock(self.run)
         self._builder = scaffold.builder(config, tokenizer)
-        self._manifest = functools.lru_cache(maxsize=256)(self._build_manifest)
+        self.manifest = functools.lru_cache(maxsize=256)(self._build_manifest)
 
     def scaffold(self, episode: Episode, sampling_params: dict[str, Any]) -> Scaffold:
         """What an episode is sampled in, from the live objects of this process."""
@@ -107,7 +107,7 @@ class EpisodeRecorder:
         played_in: Scaffold,
     ) -> TurnRecord:
         version, sampler = turn.policy_version, played_in.sampler
-        manifest = None if version is None else self._manifest(version, played_in)
+        manifest = None if version is None else self.manifest(version, played_in)
         return record_of(
             turn,
             index,

@@ -27,7 +27,9 @@ from verl.utils.rollout_trace import rollout_trace_attr
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.episode import Episode
 from recipe.agent_contracts.transition.trajectory import EpisodeIdentity
+from recipe.agent_contracts.update.leases import decode_lease
 from verl_ext import agent_loop, plugin, scaffold, tracing
+from verl_ext.leasing import LEASE, sampler_hash
 from verl_ext.recorder import EpisodeRecorder
 
 
@@ -95,6 +97,7 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
         """The check of one episode before its first token. A drift fails the episode's group now, and the run as soon
         as the trainer asks for more."""
         key = scaffold.decoding_key("val" if validate else "train", row["extra_info"]["decoding"])
+        lease = None if validate else decode_lease(row[LEASE])
 
         def require_locked(episode: Episode) -> None:
             try:
@@ -102,6 +105,10 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
             except ContractViolation as drift:
                 self._drift = drift
                 raise
+            if lease is not None:
+                lease.require("group_id", row["uid"])
+                lease.require("base_snapshot_id", episode.base_state)
+                lease.require("sampler_config_hash", sampler_hash(self._recorder.scaffold(episode, params).sampler))
 
         return require_locked
 
@@ -126,17 +133,18 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
         """Verify, record, then give the row to TransferQueue.
 
         Raises:
-            MixedEpisode, CensoredEpisode, VerifierFailure, InvalidMeasurement: after the record was written; verl fails
-                the group.
+            MixedEpisode, LeaseViolation, CensoredEpisode, VerifierFailure, InvalidMeasurement: after the record was
+                written; verl fails the group.
         """
         episode = output.extra_fields.pop(agent_loop.EPISODE)
         final_state = episode.env.export_state()
         identity = self._recorder.identity(episode, row, validate)
-        if len(episode.policy_versions) > 1:
-            mixed = MixedEpisode("policy.lease", "one version", episode.policy_versions, identity.trajectory_id)
-            episode.error = str(mixed)
+        try:
+            self._require_one_policy(episode, identity, sampling_params, row.get(LEASE))
+        except ContractViolation as error:
+            episode.error = str(error)
             self._recorder.write(episode, identity, sampling_params, final_state, reward=None)
-            raise mixed
+            raise
         if episode.termination.is_outcome:
             output.extra_fields["final_state"] = final_state.decode()
             try:
@@ -154,7 +162,21 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
         if reward is None:
             raise CensoredEpisode("transition.termination", "an outcome", episode.termination, identity.trajectory_id)
         output.extra_fields["termination"] = str(episode.termination)
+        output.extra_fields["finished_at"] = episode.turns[-1].finished_at
         await self._agent_loop_postprocess(output, validate, **row)
+
+    def _require_one_policy(
+        self, episode: Episode, identity: EpisodeIdentity, sampling_params: dict[str, Any], carried: str | None
+    ) -> None:
+        """Raise when the episode is not of one policy, or, in training, not of the one that its group is leased for."""
+        versions = episode.policy_versions
+        if len(versions) > 1:
+            raise MixedEpisode("policy.lease", "one version", versions, identity.trajectory_id)
+        if carried is not None and versions:
+            lease, (version,) = decode_lease(carried), versions
+            lease.require("policy_version", version)
+            manifest = self._recorder.manifest(version, self._recorder.scaffold(episode, sampling_params))
+            lease.require("behavior_manifest_hash", manifest.manifest_hash)
 
     def _summarise(self, episode: Episode, identity: EpisodeIdentity, output: AgentLoopOutput) -> None:
         reward = output.extra_fields.get("reward_extra_info")

@@ -208,19 +208,23 @@ def _build(distribution: str, version: str) -> str:
     return f"{distribution}:{version} torch:{torch.__version__}"
 
 
+def of_row(config: Any, build: ScaffoldBuilder, row: dict[str, Any], messages: Any, key: str) -> tuple[Scaffold, str]:
+    """The scaffold that a dataset row is played in under a decoding, and the state hash that it starts from."""
+    rollout, info = config.actor_rollout_ref.rollout, row["extra_info"]
+    env, task = domains.load(domains.domain_of(row["data_source"]).environment)(info["task"])
+    env.reset(info["task_id"], info["seed"])
+    tools = [tool.as_openai() for tool in env.tools()]
+    limits, chosen = limits_of(task, rollout), declared_sampler(rollout, key)
+    scaffold = build.build(list(messages), tools, parser_of(config), limits, observation_limit_of(config), chosen)
+    return scaffold, env.state_hash()
+
+
 def _scaffolds(config: Any, build: ScaffoldBuilder, partition: str) -> Iterator[tuple[str, Scaffold]]:
     """(decoding, scaffold) of each row of a partition's file, in turn."""
-    rollout = config.actor_rollout_ref.rollout
-    parser, shown = parser_of(config), observation_limit_of(config)
     path = config.data.train_files if partition == TRAIN else config.data.val_files
     for row in _rows(Path(path)):
-        info = row["extra_info"]
-        key = decoding_key(partition, info["decoding"])
-        env, task = domains.load(domains.domain_of(row["data_source"]).environment)(info["task"])
-        env.reset(info["task_id"], info["seed"])
-        tools = [tool.as_openai() for tool in env.tools()]
-        limits, chosen = limits_of(task, rollout), declared_sampler(rollout, key)
-        yield key, build.build(row["prompt"], tools, parser, limits, shown, chosen)
+        key = decoding_key(partition, row["extra_info"]["decoding"])
+        yield key, of_row(config, build, row, row["prompt"], key)[0]
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import sys
@@ -12,6 +13,8 @@ from rich.console import Console
 from recipe.agent_contracts.errors import ConfigContradiction
 from recipe.agent_contracts.supervise import Finished, log_tail, run_supervised
 from recipe.agent_contracts.transition.snapshots import write_atomically
+from recipe.agent_contracts.update.commit import recover
+from recipe.agent_contracts.update.ledger import Ledger
 
 _LAUNCHER = [sys.executable, "-m", "verl_ext.launch"]
 _OVERRIDES = "overrides.json"
@@ -36,17 +39,22 @@ def resume(folder: Path, overrides: list[str], console: Console) -> Finished:
     """Go on in `folder` with the overrides it was started with; later ones win.
 
     Raises:
-        FileNotFoundError: when the folder holds no run, or no checkpoint.
+        FileNotFoundError: when the folder holds no run, or no committed checkpoint.
+        RecordCorrupt: when the newest commit is damaged.
     """
     folder = folder.absolute()
     recorded = folder / _OVERRIDES
     if not recorded.exists():
         raise FileNotFoundError(f"{folder} holds no run ({_OVERRIDES} is missing)")
-    if not (folder / "checkpoints" / "latest_checkpointed_iteration.txt").exists():
-        raise FileNotFoundError(f"{folder} holds no checkpoint; start anew, with trainer.save_freq > 0")
+    with contextlib.closing(Ledger(folder)) as ledger:
+        checkpoint = recover(folder, ledger)
+    if checkpoint is None:
+        raise FileNotFoundError(f"{folder} holds no committed checkpoint; start anew, with trainer.save_freq > 0")
     changed = {override.partition("=")[0] for override in overrides}
     kept = [override for override in json.loads(recorded.read_bytes()) if override.partition("=")[0] not in changed]
-    return _run(folder, [*kept, *overrides, "trainer.resume_mode=auto"], console)
+    # verl's own tracker file is written before the commit: it may name a step that never was one.
+    where = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoint}"]
+    return _run(folder, [*kept, *overrides, *where], console)
 
 
 def metrics_path(folder: Path) -> Path:

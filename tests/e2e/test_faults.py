@@ -36,7 +36,7 @@ def faulty_run(smoke_run: Path, rows, logs: Path) -> Path:
     run = smoke_run.parent / f"{smoke_run.name}-faulty"
     dying = [row["extra_info"]["task_id"] for row in rows if kind(row) == fault_kinds.VERIFIER_DIES]
     command = [*train_like(smoke_run, run, data), "trainer.total_training_steps=1", "trainer.save_freq=-1"]
-    command += ["contract.environment.tool_timeout_seconds=2.0"]
+    command += ["contract.environment.tool_timeout_seconds=2.0", "contract.admission.max_censored_share=1.0"]
     log = logs / "faulty.log"
     print(f"\nlogs: {log} and {run}/train.log")
     code = run_limited(
@@ -72,7 +72,8 @@ def test_each_fault_has_its_own_code_and_no_reward(faulty_run, rows):
 def test_the_step_trained_on_complete_groups_and_says_how_many_failed(faulty_run):
     last = [json.loads(line)["data"] for line in (faulty_run / "metrics.jsonl").read_text().splitlines()][-1]
     assert last["admission/groups_admitted"] == TASKS_PER_BATCH
-    assert last["admission/groups_failed"] > 0
+    assert last["admission/groups_refused"] > 0
+    assert last["admission/refused/censored"] > 0
     rewarded = Counter(
         turns[0].episode.group_id for turns in episodes(faulty_run) if turns[-1].reward_components is not None
     )

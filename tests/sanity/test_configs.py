@@ -46,6 +46,7 @@ CONTRACT_KEYS = {
     "rollout": "mode group_size temperature top_p top_k pin_policy_for_full_episode max_version_lag "
     "require_one_behavior_version_per_group in_flight_policy partial_episode_policy require_termination_reason "
     "context_compaction max_failed_groups_per_step",
+    "admission": "group_deadline_seconds max_age_seconds max_censored_share zero_variance",
     "consistency": "audit_frozen_checkpoint tolerance_source max_abs_p95 max_abs_max max_k3",
     "weight_sync": "transport publish require_all_worker_checksums kv_cache_on_update",
     "credit": "estimator reduction group_reward_scale",

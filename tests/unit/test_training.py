@@ -41,5 +41,5 @@ def test_only_a_folder_with_a_checkpoint_is_resumed(launcher_says, tmp_path):
         training.resume(tmp_path, [], Console(quiet=True))
     launcher_says(0, tmp_path)
     training.train([], tmp_path, Console(quiet=True))
-    with pytest.raises(FileNotFoundError, match="holds no checkpoint"):
+    with pytest.raises(FileNotFoundError, match="holds no committed checkpoint"):
         training.resume(tmp_path, [], Console(quiet=True))

@@ -39,7 +39,7 @@ COMPONENTS = (
     ),
     Component(
         "trainer.v1.sampler.custom_sampler.name",
-        "ContractReplayBuffer",
+        "LeasedReplayBuffer",
         "contract.rollout.group_size: stock verl trains incomplete groups and pads them with synthetic rows",
     ),
     Component(

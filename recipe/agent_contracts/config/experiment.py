@@ -97,6 +97,18 @@ class Rollout:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Admission:
+    group_deadline_seconds: Seconds
+    """From the lease of a group until all its siblings are there; a later one is discarded and replaced."""
+    max_age_seconds: Seconds | None
+    """From an episode's end until its group enters a batch. None: any."""
+    max_censored_share: Annotated[float, Meta(ge=0, le=1)]
+    """Of the leased groups of a run that may be lost to censored episodes before it stops."""
+    zero_variance: Literal["keep", "resample"]
+    """Groups whose returns agree: trained on with advantage 0, or discarded and replaced."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Consistency:
     """Bounds on ``delta = trainer's - generator's log probability`` of the sampled tokens of a batch, in nats, at the
     weights that sampled. Null: no bound is preregistered, and gate G09 cannot pass. The run stops past a bound."""
@@ -178,6 +190,7 @@ class Experiment:
     verification: Verification
     records: Records
     rollout: Rollout
+    admission: Admission
     consistency: Consistency
     weight_sync: WeightSync
     credit: Credit

@@ -7,6 +7,7 @@ tasks. Everything is read from the run's records; nothing is computed again but 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from recipe.agent_contracts.policy.manifest import PolicyManifest, manifest_path
 from recipe.agent_contracts.policy.registry import Publication, Registry
 from recipe.agent_contracts.transition.trajectory import TurnRecord
 from recipe.agent_contracts.transition.trajectory.find import find_group
+from recipe.agent_contracts.update.ledger import FILE_NAME, GroupRow, Ledger
 from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow, read_update
 
 HELD_OUT = "val-core/"
@@ -57,6 +59,8 @@ class EpisodeCause(msgspec.Struct, frozen=True):
     """Records of the group by trajectory, also of siblings that were not trained on."""
     manifest: PolicyManifest | None
     """Who sampled it. None: no token was sampled."""
+    group: GroupRow | None
+    """Lease and fate of its group. None: the run has no ledger."""
 
     @property
     def turns(self) -> list[TurnRecord]:
@@ -109,7 +113,15 @@ def explain_episode(run: Path, update: UpdateRecord, trajectory_id: str) -> Epis
         siblings=[other for other in update.rows if other.group_id == row.group_id],
         episodes=episodes,
         manifest=None if manifest_hash is None else read_manifest(manifest_path(run, manifest_hash)),
+        group=_group(run, row.group_id),
     )
+
+
+def _group(run: Path, group_id: str) -> GroupRow | None:
+    if not (run / FILE_NAME).exists():
+        return None
+    with contextlib.closing(Ledger(run)) as ledger:
+        return ledger.group(group_id)
 
 
 def consequence_of(run: Path, update: UpdateRecord) -> Consequence:

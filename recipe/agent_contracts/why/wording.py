@@ -98,6 +98,25 @@ def _group_lines(cause: EpisodeCause) -> Iterator[Line]:
     trained = {row.trajectory_id for row in cause.siblings}
     for name in cause.episodes.keys() - trained:
         yield "yellow", f"  {name}: not in this update, {_ending(cause.episodes[name])}"
+    yield from _admission_lines(cause)
+
+
+def _admission_lines(cause: EpisodeCause) -> Iterator[Line]:
+    group = cause.group
+    if group is None:
+        return
+    lease = group.lease
+    yield (
+        "",
+        (
+            f"leased at step {group.leased_step} for version {lease.policy_version}, {lease.size} siblings, from state "
+            f"{lease.base_snapshot_id}; now {group.state}" + (f" ({group.reason})" if group.reason else "")
+        ),
+    )
+    yield (
+        "dim",
+        f"lease {lease.lease_hash}, manifest {lease.behavior_manifest_hash}, sampler {lease.sampler_config_hash}",
+    )
 
 
 def _origin_lines(cause: EpisodeCause) -> Iterator[Line]:

@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 
 from recipe.agent_contracts.cli import app
 from recipe.agent_contracts.policy.registry import Part, Registry
+from recipe.agent_contracts.update.ledger import Ledger, Measured
 from recipe.agent_contracts.update.record import UpdateRow
 from tests.unit.commands.conftest import write
+from tests.unit.update.leasing import lease
 from tests.unit.update.test_record import record
 
 
@@ -89,6 +91,17 @@ def test_a_sibling_that_was_not_trained_on_is_shown_with_its_end(updated):
     result = call(run, "--step", 2, "--trajectory", "g_0", "--token", 0)
     assert "coefficient 0: its own term of the loss does not move it" in result.output
     assert "g_1: not in this update, " in result.output
+
+
+def test_the_groups_lease_and_its_fate_are_shown(updated):
+    run = updated[0]
+    ledger = Ledger(run)
+    ledger.lease([lease("g", policy_version=0, size=2, base_snapshot_id="sha256:start")], 1)
+    ledger.complete("g", 1, Measured(10, 0.5))
+    ledger.admit(["g"], 1)
+    ledger.apply(["g"], 1, 1)
+    output = call(run, "--step", 1, "--trajectory", "g_0").output
+    assert "leased at step 1 for version 0, 2 siblings, from state sha256:start; now applied" in output
 
 
 def test_what_came_of_it_is_the_version_and_its_held_out_result(updated):
