@@ -10,7 +10,7 @@ import torch
 from recipe.agent_contracts.update.credit import Episode, TurnSpan, credit
 from recipe.agent_contracts.update.objectives import OBJECTIVES, Tokens, token_losses
 from recipe.agent_contracts.update.reduction import VERL_MODES, token_weights
-from tests.unit.update.toy import EPISODES, MASK, RETURNS, exact_gradient, log_probs, logits, probabilities
+from recipe.agent_contracts.update.toy import EPISODES, MASK, RETURNS, exact_gradient, log_probs, logits, probabilities
 
 
 def batch_gradient(theta, chosen, estimator="rloo", reduction="episode_sum", objective="reinforce_with_kl"):

@@ -1,0 +1,42 @@
+"""Gates that need another run's result: the verifier's error rates, and the control with shuffled rewards."""
+
+from __future__ import annotations
+
+from recipe.agent_contracts.evaluation.gates.base import Finding, Gate
+
+
+class VerifierErrorRates(Gate):
+    """False positives and negatives of the verifier on labelled states are inside the preregistered bounds."""
+
+    id, name, evidence = "G17", "verifier_error_rates", "audits/verifier.json"
+    tolerance = "each family's bounds in the audit"
+
+    def finding(self) -> Finding:
+        audit = self.run.audit("verifier")
+        if audit is None:
+            return self._not_measured(f"{self.evidence} is missing: agent-contracts audit verifier")
+        figure = (
+            f"FP {audit['false_positives']} of {audit['num_negatives']}, "
+            f"FN {audit['false_negatives']} of {audit['num_positives']}"
+        )
+        return self._passed(figure) if audit["passed"] else self._failed(figure, self.evidence)
+
+
+class ShuffledRewardNull(Gate):
+    """With rewards shuffled inside each group, held-out success does not gain (audits/controls.json)."""
+
+    id, name, evidence = "G19", "shuffled_reward_null", "audits/controls.json"
+    tolerance = "each shuffle seed: lower bound of the gain not above 0, half-width at most 0.06"
+    max_half_width = 0.06
+
+    def finding(self) -> Finding:
+        audit = self.run.audit("controls")
+        arms = {} if audit is None else audit.get("shuffled", {})
+        if not arms:
+            return self._not_measured(f"{self.evidence} is missing: scripts/run_controls.sh")
+        figure = ", ".join(f"seed {seed} {gain['mean']:+.3f}" for seed, gain in sorted(arms.items()))
+        wide = [seed for seed, gain in arms.items() if (gain["high"] - gain["low"]) / 2 > self.max_half_width]
+        if wide:
+            return self._not_measured(f"interval wider than +-{self.max_half_width} for seed {wide[0]}")
+        gained = [seed for seed, gain in arms.items() if gain["low"] > 0]
+        return self._failed(figure, f"seed {gained[0]}") if gained else self._passed(figure)
