@@ -1,0 +1,189 @@
+"""What a report is made of: sections of paragraphs, tables and charts, and the words for figures.
+
+The template knows these blocks and nothing of what they say. A figure that was not measured is a `Missing` with what to
+run, never a blank and never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+
+from recipe.agent_contracts.evaluation.statistics import Estimate
+
+NONE = "not measured"
+State = Literal["good", "bad", "open", "plain"]
+"""How a figure is marked: as wished, as not wished, not decided or not measured, neither."""
+
+
+class Paragraph(msgspec.Struct, frozen=True):
+    """A few sentences."""
+
+    kind: ClassVar[str] = "paragraph"
+    text: str
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """What was not measured, and what measures it."""
+
+    kind: ClassVar[str] = "missing"
+    what: str
+    remedy: str
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of text. The first cell of a row is its header; columns after it hold figures, unless named in `words`."""
+
+    kind: ClassVar[str] = "table"
+    caption: str
+    columns: list[str]
+    rows: list[list[str]]
+    words: tuple[str, ...] = ()
+    """Columns of words, which are not aligned as figures."""
+    states: list[State] = []
+    """One a row; empty: none is marked."""
+    anchors: list[str] = []
+    """Id of each row; empty: none."""
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a chart."""
+
+    name: str
+    points: list[tuple[float, float]]
+    band: list[tuple[float, float]] = []
+    """(low, high) of each point; empty: no interval."""
+    style: int = 0
+    """Which color and dash."""
+
+
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines over steps. Its points are also in a table, for who does not see it."""
+
+    kind: ClassVar[str] = "chart"
+    title: str
+    x_label: str
+    y_label: str
+    series: list[Series]
+    bound: float | None = None
+    """A declared limit, drawn across."""
+    bound_name: str = ""
+    is_log: bool = False
+    """Logarithmic: values that are not above 0 are in the table only."""
+    is_share: bool = False
+    """Values lie between 0 and 1."""
+
+
+class Grid(msgspec.Struct, frozen=True):
+    """Charts beside each other."""
+
+    kind: ClassVar[str] = "grid"
+    charts: list[Chart]
+
+
+class Fold(msgspec.Struct, frozen=True):
+    """Blocks that are opened on demand."""
+
+    kind: ClassVar[str] = "fold"
+    summary: str
+    blocks: list[Block]
+    is_open: bool = False
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """Text as on a terminal: a style and a line each."""
+
+    kind: ClassVar[str] = "lines"
+    lines: list[tuple[str, str]]
+
+
+Block = Paragraph | Missing | Table | Chart | Grid | Fold | Lines
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A part of the report under its own heading."""
+
+    id: str
+    title: str
+    blocks: list[Block]
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One run's answer on one axis."""
+
+    label: str
+    """The run; empty when there is only one."""
+    state: State
+    word: str
+    """The state in a word or two, since a color says nothing to some."""
+    text: str
+
+
+class Axis(msgspec.Struct, frozen=True):
+    """One of the five axes of the verdict."""
+
+    name: str
+    question: str
+    figures: list[Figure]
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A whole report."""
+
+    title: str
+    facts: list[tuple[str, str]]
+    warnings: list[str]
+    axes: list[Axis]
+    sections: list[Section]
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A figure in at most `digits` significant places."""
+    if value is None:
+        return NONE
+    if not math.isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.{digits}g}"
+
+
+def rate(value: Estimate | None, sign: str = "-") -> str:
+    """A share with its interval: `0.233 [0.100, 0.383]`."""
+    if value is None:
+        return NONE
+    return f"{value.mean:{sign}.3f} [{value.low:{sign}.3f}, {value.high:{sign}.3f}]"
+
+
+def amount(value: Estimate | None, unit: str = "") -> str:
+    """A mean with its interval, in a unit."""
+    if value is None:
+        return NONE
+    return f"{number(value.mean)} [{number(value.low)}, {number(value.high)}]{unit}"
+
+
+def quantiles(values: Sequence[float], unit: str = "") -> str:
+    """p50 and p95: `1.2 / 3.4 s`."""
+    if not len(values):
+        return NONE
+    ordered = sorted(values)
+    picked = [ordered[min(len(ordered) - 1, math.ceil(q * len(ordered)) - 1)] for q in (0.5, 0.95)]
+    return f"{number(picked[0])} / {number(picked[1])}{unit}"
+
+
+def of(part: int, whole: int) -> str:
+    """`3 of 12`."""
+    return f"{part} of {whole}"
+
+
+def suite_name(suite: str) -> str:
+    """A data source as people say it: `terminal/heldout_known_style` is `known style`."""
+    return suite.rpartition("/")[2].removeprefix("heldout_").removeprefix("retain_").replace("_", " ")
+
+
+def decoding_name(decoding: str) -> str:
+    """`temperature_1` is `temperature 1`."""
+    return decoding.replace("_", " ")
