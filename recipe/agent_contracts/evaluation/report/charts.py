@@ -6,6 +6,7 @@ Every chart has the same size in units of its view box, which a phone shows one 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -29,7 +30,8 @@ class Axes:
         points = [point for series in chart.series for point in series.points if self.is_shown(point[1])]
         values = [y for _, y in points] + ([] if chart.bound is None else [chart.bound])
         values += [y for series in chart.series for pair in series.band for y in pair if self.is_shown(y)]
-        self.x_low, self.x_high = _widened(min(x for x, _ in points), max(x for x, _ in points))
+        x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)
+        self.x_low, self.x_high = (0.0, x_high * 1.1 or 0.1) if chart.is_frontier else _widened(x_low, x_high)
         low, high = min(values), max(values)
         if self.is_log:
             low, high = math.floor(math.log10(low)), math.ceil(math.log10(high))
@@ -38,7 +40,7 @@ class Axes:
         else:
             self.y_ticks = _ticks(min(low, 0.0) if chart.is_share else low, high)
             self.y_low, self.y_high = self.y_ticks[0], self.y_ticks[-1]
-        whole = _ticks(self.x_low, self.x_high, least_step=1.0)
+        whole = _ticks(self.x_low, self.x_high, least_step=0.0 if chart.is_frontier else 1.0)
         self.x_ticks = [tick for tick in whole if self.x_low <= tick <= self.x_high]
 
     def is_shown(self, value: float) -> bool:
@@ -121,7 +123,11 @@ def _series(axes: Axes, series: Series) -> Markup:
     places = [(axes.x(series.points[i][0]), axes.y(series.points[i][1])) for i in shown]
     line = Markup('<path class="line s{}" d="M{}"/>').format(style, " L".join(f"{x:.1f} {y:.1f}" for x, y in places))
     marks = [_mark(style, x, y) for x, y in places] if len(places) <= _MARKED_POINTS else []
-    return Markup("").join([_band(axes, series, style), line if places else Markup(""), *marks])
+    text = Markup('<text x="{}" y="{}">{}</text>')
+    names = [
+        text.format(*_places(x + 6, y + 4), name) for (x, y), name in zip(places, series.labels, strict=False)
+    ] if len(places) <= _MARKED_POINTS else []
+    return Markup("").join([_band(axes, series, style), line if places else Markup(""), *marks, *names])
 
 
 def _band(axes: Axes, series: Series, style: int) -> Markup:
@@ -154,20 +160,14 @@ def _mark(style: int, x: float, y: float) -> Markup:
 
 
 def _frame(axes: Axes) -> Markup:
+    line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/><text class="end" x="{}" y="{}">{}</text>')
+    text = Markup('<text class="middle" x="{}" y="{}">{}</text>')
     parts = []
-    for tick in axes.y_ticks:
+    for tick, name in zip(axes.y_ticks, _tick_texts(axes.y_ticks, axes.is_log), strict=True):
         at = axes.y(tick)
-        parts.append(
-            Markup(
-                '<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/><text class="end" x="{}" y="{}">{}</text>'
-            ).format(*_places(LEFT, WIDTH - RIGHT, at, at, LEFT - 6, at + 4), _tick(tick))
-        )
-    for tick in axes.x_ticks:
-        parts.append(
-            Markup('<text class="middle" x="{}" y="{}">{}</text>').format(
-                *_places(axes.x(tick), HEIGHT - BOTTOM + 15), _tick(tick)
-            )
-        )
+        parts.append(line.format(*_places(LEFT, WIDTH - RIGHT, at, at, LEFT - 6, at + 4), name))
+    for tick, name in zip(axes.x_ticks, _tick_texts(axes.x_ticks, is_log=False), strict=True):
+        parts.append(text.format(*_places(axes.x(tick), HEIGHT - BOTTOM + 15), name))
     return Markup("").join(parts)
 
 
@@ -181,8 +181,13 @@ def _places(*values: float) -> list[str]:
     return [f"{value:.1f}" for value in values]
 
 
-def _tick(value: float) -> str:
-    return f"{value:.3g}".replace("e-0", "e-").replace("e+0", "e")
+def _tick_texts(ticks: list[float], is_log: bool) -> list[str]:
+    """As many decimals as the distance of the ticks asks for, and the same for all."""
+    step = min((after - before for before, after in itertools.pairwise(ticks)), default=0.0)
+    if is_log or not 1e-4 <= step < 1e5:
+        return [f"{tick:.3g}".replace("e-0", "e-").replace("e+0", "e") for tick in ticks]
+    decimals = next(places for places in range(7) if abs(step * 10**places - round(step * 10**places)) < 1e-6)
+    return [f"{tick:.{decimals}f}" for tick in ticks]
 
 
 def _widened(low: float, high: float) -> tuple[float, float]:
@@ -192,7 +197,7 @@ def _widened(low: float, high: float) -> tuple[float, float]:
 
 def _ticks(low: float, high: float, least_step: float = 0.0) -> list[float]:
     """Three to six round values that enclose a range."""
-    if high <= low:
+    if high - low <= 1e-6 * max(abs(high), abs(low)):  # a constant, but for rounding
         room = abs(low) * 0.1 or 0.5
         low, high = low - room, high + room
     raw = (high - low) / 4

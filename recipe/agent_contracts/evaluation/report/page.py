@@ -58,6 +58,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """(low, high) of each point; empty: no interval."""
     style: int = 0
     """Which color and dash."""
+    labels: list[str] = []
+    """Written beside each point; empty: nothing is."""
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +77,8 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     """Logarithmic: values that are not above 0 are in the table only."""
     is_share: bool = False
     """Values lie between 0 and 1."""
+    is_frontier: bool = False
+    """One figure against another, instead of one over steps. Its points are in a table of the section."""
 
 
 class Grid(msgspec.Struct, frozen=True):
@@ -119,7 +123,10 @@ class Figure(msgspec.Struct, frozen=True):
     state: State
     word: str
     """The state in a word or two, since a color says nothing to some."""
+    headline: str
+    """The figure that the word is about."""
     text: str
+    """Intervals, denominators, and what else belongs to it."""
 
 
 class Axis(msgspec.Struct, frozen=True):

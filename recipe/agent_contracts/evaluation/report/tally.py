@@ -179,10 +179,12 @@ class Tally:
         return self.slices.get(SliceKey(partition, decoding, suite, step)) or Slice()
 
     def whole(self, partition: str) -> Slice:
-        """Terminations and turns of a partition over all steps and decodings."""
+        """A partition over all steps and decodings."""
         total = Slice()
         for key, found in self.slices.items():
             if key.partition == partition and key.suite == ALL_SUITES:
+                for task, attempts in found.attempts.items():
+                    total.attempts[task].extend(attempts)
                 total.terminations.update(found.terminations)
                 total.num_episodes += found.num_episodes
                 total.num_turns += found.num_turns

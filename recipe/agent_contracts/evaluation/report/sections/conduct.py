@@ -29,9 +29,10 @@ def safety_section(runs: list[Measured]) -> Section:
     """Success against violations and side effects at every evaluation; the verifier's own errors."""
     blocks: list[Block] = [
         Paragraph(
-            "Each held-out evaluation with what success came with: attempts that broke a rule (violations), that "
-            "changed something the task did not ask for (side effects), and that tampered with the measurement. They are never "
-            "summed into success. The charts put success against each; up and to the left is better."
+            "What success came with at each held-out evaluation: attempts that broke a rule (violations), that changed "
+            "something the task did not ask for (side effects), that tampered with the measurement. They are never "
+            "summed into success. The charts put success against each, with the step beside each point: up and to the "
+            "left is better; the table below them has the points."
         )
     ]
     charts = [_frontier(runs, "violated", "violations"), _frontier(runs, "damaged", "side effects")]
@@ -48,20 +49,22 @@ def safety_section(runs: list[Measured]) -> Section:
 def _frontier(runs: list[Measured], field: str, name: str) -> Chart:
     series = []
     for index, run in enumerate(runs):
-        slices = [run.tally.at(HELD_OUT, run.main_decoding, step) for step in run.evaluations(run.main_decoding)]
-        points = [
-            (harm.mean, success.mean)
-            for found in slices
-            if (harm := found.rate(field)) is not None and (success := found.rate("success")) is not None
-        ]
+        decoding, points = run.main_decoding, {}
+        for step in run.evaluations(decoding):
+            found = run.tally.at(HELD_OUT, decoding, step)
+            harm, success = found.mean(field), found.mean("success")
+            if harm is not None and success is not None:
+                points[str(step)] = (harm.mean, success.mean)
         if points:
-            series.append(Series(name=f"{run.prefix}evaluations in order of steps", points=points, style=index))
+            name = f"{run.prefix}evaluations, joined in order of steps"
+            series.append(Series(name=name, points=list(points.values()), labels=list(points), style=index))
     return Chart(
         title=f"Success against {name}",
         x_label=f"share of attempts with {name}",
         y_label="task success",
         series=series,
         is_share=True,
+        is_frontier=True,
     )
 
 

@@ -33,7 +33,8 @@ Means = dict[TaskKey, float]
 EVALUATE = "train with trainer.val_before_train=True and trainer.test_freq above 0"
 INTERVALS = (
     "Intervals are 95%, by bootstrap over tasks with each task's attempts kept together; where every task agrees on 0 "
-    "or 1 the interval is Wilson's over tasks. A difference is paired by task. Attempts without a verdict are in no mean."
+    "or 1 the interval is Wilson's over tasks. Differences are paired by task. Attempts without a verdict are in no "
+    "mean."
 )
 
 
