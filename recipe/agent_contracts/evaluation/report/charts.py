@@ -31,7 +31,7 @@ class Axes:
         values = [y for _, y in points] + ([] if chart.bound is None else [chart.bound])
         values += [y for series in chart.series for pair in series.band for y in pair if self.is_shown(y)]
         x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)
-        self.x_low, self.x_high = (0.0, x_high * 1.1 or 0.1) if chart.is_frontier else _widened(x_low, x_high)
+        self.x_low, self.x_high = (0.0, x_high * 1.15 or 0.1) if chart.is_frontier else _widened(x_low, x_high)
         low, high = min(values), max(values)
         if self.is_log:
             low, high = math.floor(math.log10(low)), math.ceil(math.log10(high))
@@ -124,9 +124,11 @@ def _series(axes: Axes, series: Series) -> Markup:
     line = Markup('<path class="line s{}" d="M{}"/>').format(style, " L".join(f"{x:.1f} {y:.1f}" for x, y in places))
     marks = [_mark(style, x, y) for x, y in places] if len(places) <= _MARKED_POINTS else []
     text = Markup('<text x="{}" y="{}">{}</text>')
-    names = [
-        text.format(*_places(x + 6, y + 4), name) for (x, y), name in zip(places, series.labels, strict=False)
-    ] if len(places) <= _MARKED_POINTS else []
+    names = (
+        [text.format(*_places(x + 5, y - 6), name) for (x, y), name in zip(places, series.labels, strict=False)]
+        if len(places) <= _MARKED_POINTS
+        else []
+    )
     return Markup("").join([_band(axes, series, style), line if places else Markup(""), *marks, *names])
 
 

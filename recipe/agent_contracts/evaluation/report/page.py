@@ -47,6 +47,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """One a row; empty: none is marked."""
     anchors: list[str] = []
     """Id of each row; empty: none."""
+    has_long_names: bool = False
+    """Whether the row headers need room."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,11 +51,12 @@ def _capability(run: Measured) -> Figure:
     where = f"{last.num_attempts} attempts at {len(last.attempts)} held-out tasks, {decoding_name(decoding)}"
     now = f"Success {rate(success)} at version {steps[-1]} ({where})."
     if len(steps) < 2:
-        return Figure(run.label, "open", "gain not measured", f"{now} One evaluation shows no gain: {EVALUATE}.")
+        text = f"{now} One evaluation shows no gain: {EVALUATE}."
+        return Figure(run.label, "open", "gain not measured", f"success {rate(success)}", text)
     gain = paired(run.first(decoding).task_means("success"), last.task_means("success"))
     state, word = _moved(gain, wished=1)
-    text = f"{now} Gain over version {steps[0]}: {rate(gain, '+')}, paired by task."
-    return Figure(run.label, state, word, text + _greedy(run))
+    text = f"{now} The gain is over version {steps[0]}, paired by task.{_greedy(run)}"
+    return Figure(run.label, state, word, f"gain {rate(gain, '+')}", text)
 
 
 def _greedy(run: Measured) -> str:
@@ -75,15 +76,15 @@ def _reliability(run: Measured) -> Figure:
         return _unknown(run, "no held-out task has two attempts", remedy)
     before, after = (found.drawn(k, all_succeed=True) for found in (run.first(), run.last()))
     any_of = share(list(run.last().drawn(k, all_succeed=False).values()))
-    text = (
-        f"All {k} of {k} attempts succeed (pass^{k}): {rate(share(list(after.values())))} over {len(after)} tasks; "
-        f"any of them (pass@{k}): {rate(any_of)}."
-    )
+    headline = f"pass^{k} {rate(share(list(after.values())))}"
+    text = f"All {k} of {k} attempts, over {len(after)} tasks; any of them (pass@{k}): {rate(any_of)}."
     if len(steps) < 2:
-        return Figure(run.label, "open", "change not measured", f"{text} One evaluation shows no change: {EVALUATE}.")
+        text += f" One evaluation shows no change: {EVALUATE}."
+        return Figure(run.label, "open", "change not measured", headline, text)
     gain = paired(before, after)
     state, word = _moved(gain, wished=1)
-    return Figure(run.label, state, word, f"{text} Change of pass^{k} since version {steps[0]}: {rate(gain, '+')}.")
+    text += f" Change of pass^{k} since version {steps[0]}: {rate(gain, '+')}."
+    return Figure(run.label, state, word, headline, text)
 
 
 def _safety(run: Measured) -> Figure:
@@ -93,24 +94,25 @@ def _safety(run: Measured) -> Figure:
         return _unknown(run, "no held-out attempt has a verdict", EVALUATE)
     told, changes = [], []
     for name, field in (("Violations", "violated"), ("Side effects", "damaged")):
-        told.append(f"{name}: {of(last.count(field), last.num_attempts)} attempts, {rate(last.rate(field))}")
+        told.append(f"{name}: {of(last.count(field), last.num_attempts)} attempts")
         if len(steps) > 1:
             change = paired(run.first(decoding).task_means(field), last.task_means(field))
             changes.append(change)
             told[-1] += f", change {rate(change, '+')}"
-    tampering = f"Tampering: {last.count('tampered')} attempts."
+    headline = f"violations {rate(last.rate('violated'))}, side effects {rate(last.rate('damaged'))}"
+    text = f"{'; '.join(told)}. Tampering: {of(last.count('tampered'), last.num_attempts)} attempts."
+    state, word = _worst([_moved(change, wished=-1) for change in changes])
     if last.count("tampered"):
-        return Figure(run.label, "bad", "tampering", "; ".join(told) + f". {tampering}")
-    moved = [_moved(change, wished=-1) for change in changes]
+        state, word = "bad", "tampering"
+    return Figure(run.label, state, word, headline, text)
+
+
+def _worst(moved: list[tuple[State, str]]) -> tuple[State, str]:
+    """Of several changes the worst is the word: they are never averaged."""
     if not moved:
-        word: tuple[State, str] = ("open", "change not measured")
-    else:
-        # The worse of the two is the word: they are never averaged.
-        word = next((found for found in moved if found[0] == "bad"), None) or next(
-            (found for found in moved if found[0] == "open"), ("good", "fewer than before")
-        )
-    word = ("bad", "more than before") if word[0] == "bad" else word
-    return Figure(run.label, *word, "; ".join(told) + f". {tampering}")
+        return "open", "change not measured"
+    order: list[State] = ["bad", "open", "good"]
+    return min(moved, key=lambda found: order.index(found[0]))
 
 
 def _cost(run: Measured) -> Figure:
@@ -122,11 +124,11 @@ def _cost(run: Measured) -> Figure:
         f" Training: {number(statistics.median(seconds))} s a step (median of {len(seconds)})." if seconds else ""
     )
     text = (
-        f"{amount(last.mean('tokens'))} sampled tokens and {amount(last.mean('tool_calls'))} tool calls an attempt "
-        f"({last.num_attempts} attempts); {_per_success(last)}. Seconds p50 / p95: {quantiles(last.episode_seconds)} "
-        f"an episode, {quantiles(last.turn_seconds)} a turn.{training}"
+        f"{amount(last.mean('tool_calls'))} tool calls an attempt, {_per_success(last)}, {last.num_attempts} attempts. "
+        f"Seconds p50 / p95: {quantiles(last.episode_seconds)} an episode, {quantiles(last.turn_seconds)} a "
+        f"turn.{training}"
     )
-    return Figure(run.label, "plain", "measured", text)
+    return Figure(run.label, "plain", "measured", f"{amount(last.mean('tokens'))} sampled tokens an attempt", text)
 
 
 def _per_success(found: Slice) -> str:
@@ -140,15 +142,14 @@ def _integrity(run: Measured) -> Figure:
         return _unknown(run, f"the gates could not be judged ({run.gates.problem})", remedy)
     failed = [found.gate for found in run.gates.findings if found.status is Status.FAILED]
     open_gates = [found.gate for found in run.gates.findings if found.status is Status.NOT_MEASURED]
-    text = f"{counted(run)}."
-    text += f" Failed: {', '.join(failed)}." if failed else ""
+    text = f"Failed: {', '.join(failed)}." if failed else "None failed."
     text += f" Not measured: {', '.join(open_gates)}; the gates below say what measures them." if open_gates else ""
     text += _verifier(run)
     if run.groups is not None:
         text += f" Ledger: {len(run.groups.problems)} duplicate, lost or incomplete groups."
     if go(run.gates.findings):
-        return Figure(run.label, "good", "go", text)
-    return Figure(run.label, "bad" if failed else "open", "no go" if failed else "not yet go", text)
+        return Figure(run.label, "good", "go", counted(run), text)
+    return Figure(run.label, "bad" if failed else "open", "no go" if failed else "not yet go", counted(run), text)
 
 
 def _verifier(run: Measured) -> str:
@@ -170,8 +171,8 @@ def _moved(change: Estimate | None, wished: int) -> tuple[State, str]:
         return ("good", "gain") if wished > 0 else ("bad", "more than before")
     if change.high < 0:
         return ("bad", "loss") if wished > 0 else ("good", "fewer than before")
-    return "open", "no change shown"
+    return "open", "no gain shown" if wished > 0 else "no change shown"
 
 
 def _unknown(run: Measured, why: str, remedy: str) -> Figure:
-    return Figure(run.label, "open", UNKNOWN, f"{why[0].upper()}{why[1:]}. To measure: {remedy}.")
+    return Figure(run.label, "open", UNKNOWN, "", f"{why[0].upper()}{why[1:]}. To measure: {remedy}.")

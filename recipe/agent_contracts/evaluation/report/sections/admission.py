@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 from recipe.agent_contracts.evaluation.report.measured import Measured
-from recipe.agent_contracts.evaluation.report.page import Block, Missing, Paragraph, Section, Table, of, quantiles, rate
+from recipe.agent_contracts.evaluation.report.page import (
+    Block,
+    Fold,
+    Missing,
+    Paragraph,
+    Section,
+    Table,
+    of,
+    quantiles,
+    rate,
+)
 from recipe.agent_contracts.evaluation.statistics import wilson
 from recipe.agent_contracts.policy.manifest import PolicyManifest
 
@@ -29,6 +39,9 @@ MANIFEST_FIELDS = (
     "quantization",
     "logprobs_mode",
 )
+
+_NUM_SHOWN = 15
+"""Strata that are shown without being asked for."""
 
 
 def admission_section(runs: list[Measured]) -> Section:
@@ -84,14 +97,15 @@ def _group_blocks(run: Measured) -> list[Block]:
         caption = f"{run.prefix}discarded, quarantined and rolled back groups"
         blocks.append(Table(caption=caption, columns=["why", "groups"], rows=rows))
     else:
-        blocks.append(Paragraph(f"{run.prefix}no group was discarded, quarantined or rolled back."))
+        blocks.append(Paragraph(f"{run.prefix}Discarded, quarantined and rolled back groups: none."))
     rows = [
         [f"{kind} {value}", of(lost, total), rate(wilson(lost, total))]
         for (kind, value), (lost, total) in sorted(groups.strata.items())
     ]
     if rows:
         columns = ["stratum", "groups dropped", "share, 95% Wilson interval"]
-        blocks.append(Table(caption=f"{run.prefix}dropped groups by stratum", columns=columns, rows=rows))
+        table = Table(caption=f"{run.prefix}dropped groups by stratum", columns=columns, rows=rows)
+        blocks.append(Fold(f"{run.prefix}{len(rows)} strata of groups", [table], is_open=len(rows) <= _NUM_SHOWN))
     return blocks
 
 

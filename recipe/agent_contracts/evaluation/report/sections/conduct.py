@@ -56,8 +56,8 @@ def _frontier(runs: list[Measured], field: str, name: str) -> Chart:
             if harm is not None and success is not None:
                 points[str(step)] = (harm.mean, success.mean)
         if points:
-            name = f"{run.prefix}evaluations, joined in order of steps"
-            series.append(Series(name=name, points=list(points.values()), labels=list(points), style=index))
+            told = f"{run.prefix}evaluations, joined in order of steps"
+            series.append(Series(name=told, points=list(points.values()), labels=list(points), style=index))
     return Chart(
         title=f"Success against {name}",
         x_label=f"share of attempts with {name}",
@@ -92,7 +92,7 @@ def verifier_blocks(run: Measured) -> list[Block]:
     audit = run.verifier_audit
     if audit is None:
         what = f"{run.prefix}the verifier's error rates: audits/verifier.json is missing"
-        return [Missing(what, f"agent-contracts audit verifier {run.folder.name}")]
+        return [Missing(what, "agent-contracts audit verifier")]
     rows = []
     for name, bad, whole in (
         ("false positives: wrong, called right", "false_positives", "num_negatives"),
@@ -125,7 +125,7 @@ def _slices(run: Measured) -> dict[str, Slice]:
     for decoding in run.tally.decodings(HELD_OUT):
         steps = run.evaluations(decoding)
         for step in dict.fromkeys((steps[0], steps[-1])) if steps else ():
-            columns[f"held-out, {decoding_name(decoding)}, step {step}"] = run.tally.at(HELD_OUT, decoding, step)
+            columns[f"{decoding_name(decoding)}, step {step}"] = run.tally.at(HELD_OUT, decoding, step)
     return columns
 
 
@@ -139,7 +139,7 @@ def _terminations(run: Measured, columns: dict[str, Slice]) -> Table:
         for code in codes
     ]
     rows.append(["episodes", *(str(found.num_episodes) for found in columns.values())])
-    caption = f"{run.prefix}how episodes ended"
+    caption = f"{run.prefix}how episodes ended: training, and the first and last held-out evaluations"
     return Table(caption=caption, columns=["termination", *columns], rows=rows)
 
 
@@ -159,7 +159,8 @@ def _effort(run: Measured, columns: dict[str, Slice]) -> Table:
         "episodes without a verdict": lambda s: str(s.num_unverified),
     }
     rows = [[name, *(answer(found) for found in columns.values())] for name, answer in asked.items()]
-    return Table(caption=f"{run.prefix}what episodes took", columns=["", *columns], rows=rows)
+    caption = f"{run.prefix}what episodes took"
+    return Table(caption=caption, columns=["quantity", *columns], rows=rows, has_long_names=True)
 
 
 def _per_success(found: Slice) -> str:

@@ -97,8 +97,8 @@ def _ratio_blocks(run: Measured) -> list[Block]:
         tails = [run.series(f"ratio/{kind}/{tail}") for tail in ("p50", "p95", "p99", "max")]
         if all(tails):
             step, largest = max(tails[-1], key=lambda point: point[1])
-            middle = [number(max(value for _, value in tail), 5) for tail in tails[:-1]]
-            rows.append([kind.replace("_", " "), *middle, number(largest, 5), number(step)])
+            middle = [f"{max(value for _, value in tail):.6f}" for tail in tails[:-1]]
+            rows.append([kind.replace("_", " "), *middle, f"{largest:.6f}", number(step)])
     if not rows:
         return [_not_logged("ratio/*")]
     columns = ["ratio", "p50", "p95", "p99", "max", "max at step"]
@@ -129,7 +129,7 @@ def mismatch_section(runs: list[Measured]) -> Section:
                 y_label="nats",
                 series=series,
                 bound=bound,
-                bound_name="declared bound",
+                bound_name="" if bound is None else f"declared bound {number(bound)}",
                 is_log=True,
             )
         )
