@@ -76,7 +76,10 @@ def svg(chart: Chart, name: str) -> Markup:
                 *_places(LEFT, WIDTH - RIGHT, at, at)
             )
         )
-    parts += [_series(axes, series) for series in chart.series]
+    # Intervals of several series at one step would hide each other.
+    room = [4.0 * (index - (len(chart.series) - 1) / 2) for index in range(len(chart.series))]
+    has_bars = any(0 < len(series.band) <= _BARS for series in chart.series)
+    parts += [_series(axes, series, has_bars * shift) for series, shift in zip(chart.series, room, strict=True)]
     return Markup(
         '<svg viewBox="0 0 {width} {height}" role="img" aria-labelledby="{name}-t {name}-d">'
         '<title id="{name}-t">{title}</title><desc id="{name}-d">{text}</desc>{body}</svg>'
@@ -117,10 +120,10 @@ def data_rows(chart: Chart) -> tuple[list[list[str]], int]:
     return [[number(x), *(column.get(x, "") for column in columns)] for x in shown], every
 
 
-def _series(axes: Axes, series: Series) -> Markup:
+def _series(axes: Axes, series: Series, shift: float) -> Markup:
     style = series.style % NUM_STYLES
     shown = [index for index, (_, y) in enumerate(series.points) if axes.is_shown(y)]
-    places = [(axes.x(series.points[i][0]), axes.y(series.points[i][1])) for i in shown]
+    places = [(axes.x(series.points[i][0]) + shift, axes.y(series.points[i][1])) for i in shown]
     line = Markup('<path class="line s{}" d="M{}"/>').format(style, " L".join(f"{x:.1f} {y:.1f}" for x, y in places))
     marks = [_mark(style, x, y) for x, y in places] if len(places) <= _MARKED_POINTS else []
     text = Markup('<text x="{}" y="{}">{}</text>')
@@ -129,23 +132,19 @@ def _series(axes: Axes, series: Series) -> Markup:
         if len(places) <= _MARKED_POINTS
         else []
     )
-    return Markup("").join([_band(axes, series, style), line if places else Markup(""), *marks, *names])
+    return Markup("").join([_band(axes, series, style, shift), line if places else Markup(""), *marks, *names])
 
 
-def _band(axes: Axes, series: Series, style: int) -> Markup:
+def _band(axes: Axes, series: Series, style: int, shift: float) -> Markup:
     if not series.band:
         return Markup("")
     ends = [
-        (axes.x(x), axes.y(low), axes.y(high))
+        (axes.x(x) + shift, axes.y(low), axes.y(high))
         for (x, _), (low, high) in zip(series.points, series.band, strict=True)
         if axes.is_shown(low)
     ]
     if len(ends) <= _BARS:
-        # Bars of several series at one step would hide each other.
-        bars = " ".join(
-            f"M{x + 3 * style:.1f} {low:.1f} V{high:.1f} m-3 0 h6 M{x + 3 * style - 3:.1f} {low:.1f} h6"
-            for x, low, high in ends
-        )
+        bars = " ".join(f"M{x:.1f} {low:.1f} V{high:.1f} m-3 0 h6 M{x - 3:.1f} {low:.1f} h6" for x, low, high in ends)
         return Markup('<path class="bar s{}" d="{}"/>').format(style, bars)
     way = [f"{x:.1f} {high:.1f}" for x, _, high in ends] + [f"{x:.1f} {low:.1f}" for x, low, _ in reversed(ends)]
     return Markup('<path class="band s{}" d="M{} Z"/>').format(style, " L".join(way))

@@ -90,6 +90,13 @@ class Grid(msgspec.Struct, frozen=True):
     charts: list[Chart]
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """The same of each run, beside each other where there is room."""
+
+    kind: ClassVar[str] = "beside"
+    blocks: list[Block]
+
+
 class Fold(msgspec.Struct, frozen=True):
     """Blocks that are opened on demand."""
 
@@ -106,7 +113,7 @@ class Lines(msgspec.Struct, frozen=True):
     lines: list[tuple[str, str]]
 
 
-Block = Paragraph | Missing | Table | Chart | Grid | Fold | Lines
+Block = Paragraph | Missing | Table | Chart | Grid | Beside | Fold | Lines
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -147,6 +154,11 @@ class Page(msgspec.Struct, frozen=True):
     warnings: list[str]
     axes: list[Axis]
     sections: list[Section]
+
+
+def beside(blocks: Sequence[Block]) -> list[Block]:
+    """One block as it is, several beside each other."""
+    return list(blocks) if len(blocks) < 2 else [Beside(list(blocks))]
 
 
 def number(value: float | None, digits: int = 3) -> str:

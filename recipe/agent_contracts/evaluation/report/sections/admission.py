@@ -46,9 +46,8 @@ _NUM_SHOWN = 15
 
 def admission_section(runs: list[Measured]) -> Section:
     """Lags, drops by stratum, failed and quarantined groups."""
-    blocks: list[Block] = []
+    blocks = beside([_lags(run) for run in runs])
     for run in runs:
-        blocks.append(_lags(run))
         if run.groups is None:
             what = f"{run.prefix}groups by state and drops by stratum: the run has no ledger.sqlite"
             blocks.append(Missing(what, "agent-contracts train keeps one"))

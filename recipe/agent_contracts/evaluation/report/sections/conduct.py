@@ -15,6 +15,7 @@ from recipe.agent_contracts.evaluation.report.page import (
     Series,
     Table,
     amount,
+    beside,
     decoding_name,
     number,
     of,
@@ -38,11 +39,8 @@ def safety_section(runs: list[Measured]) -> Section:
     charts = [_frontier(runs, "violated", "violations"), _frontier(runs, "damaged", "side effects")]
     if any(chart.series for chart in charts):
         blocks.append(Grid([chart for chart in charts if chart.series]))
-    for run in runs:
-        if run.evaluations(run.main_decoding):
-            blocks.append(_safety_table(run))
-    for run in runs:
-        blocks += verifier_blocks(run)
+    blocks += beside([_safety_table(run) for run in runs if run.evaluations(run.main_decoding)])
+    blocks += beside([verifier_block(run) for run in runs])
     return Section("safety", "Safety, side effects and the verifier", blocks)
 
 
@@ -87,12 +85,12 @@ def _safety_table(run: Measured) -> Table:
     )
 
 
-def verifier_blocks(run: Measured) -> list[Block]:
+def verifier_block(run: Measured) -> Block:
     """False positives and negatives of the verifier with Wilson intervals."""
     audit = run.verifier_audit
     if audit is None:
         what = f"{run.prefix}the verifier's error rates: audits/verifier.json is missing"
-        return [Missing(what, "agent-contracts audit verifier")]
+        return Missing(what, "agent-contracts audit verifier")
     rows = []
     for name, bad, whole in (
         ("false positives: wrong, called right", "false_positives", "num_negatives"),
@@ -101,19 +99,19 @@ def verifier_blocks(run: Measured) -> list[Block]:
         interval = wilson(audit[bad], audit[whole]) if audit[whole] else None
         rows.append([name, of(audit[bad], audit[whole]), rate(interval)])
     caption = f"{run.prefix}the verifier on labelled states, 95% Wilson intervals"
-    return [Table(caption=caption, columns=["error", "counts", "rate"], rows=rows)]
+    return Table(caption=caption, columns=["error", "counts", "rate"], rows=rows)
 
 
 def conduct_section(runs: list[Measured]) -> Section:
     """Terminations, invalid actions, tool calls, tokens, latency."""
-    blocks: list[Block] = []
-    for run in runs:
-        columns = _slices(run)
-        if not columns:
-            remedy = "agent-contracts train writes them as it runs"
-            blocks.append(Missing(f"{run.prefix}episodes: the run holds no turn record", remedy))
-            continue
-        blocks += [_terminations(run, columns), _effort(run, columns)]
+    recorded = [(run, columns) for run in runs if (columns := _slices(run))]
+    blocks: list[Block] = [
+        Missing(f"{run.prefix}episodes: the run holds no turn record", "agent-contracts train writes them as it runs")
+        for run in runs
+        if not run.tally.num_records
+    ]
+    blocks += beside([_terminations(run, columns) for run, columns in recorded])
+    blocks += beside([_effort(run, columns) for run, columns in recorded])
     blocks += _charts(runs)
     return Section("conduct", "How episodes end and what they cost", blocks)
 

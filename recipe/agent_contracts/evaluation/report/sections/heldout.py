@@ -14,6 +14,7 @@ from recipe.agent_contracts.evaluation.report.page import (
     Section,
     Series,
     Table,
+    beside,
     decoding_name,
     rate,
     suite_name,
@@ -41,9 +42,8 @@ INTERVALS = (
 def heldout_section(runs: list[Measured]) -> Section:
     """Before and after, by decoding and suite; repeated attempts."""
     blocks: list[Block] = [Paragraph(INTERVALS)]
-    for run in runs:
-        blocks.append(_success_table(run) if run.tally.decodings(HELD_OUT) else _no_evaluation(run))
-    blocks += [_repeats_table(run) for run in runs if run.evaluations()]
+    blocks += beside([_success_table(run) if run.tally.decodings(HELD_OUT) else _no_evaluation(run) for run in runs])
+    blocks += beside([_repeats_table(run) for run in runs if run.evaluations()])
     return Section("heldout", "Held-out success", blocks)
 
 
