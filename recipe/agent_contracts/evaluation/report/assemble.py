@@ -27,9 +27,9 @@ IS_WHERE = frozenset({"run.folder", "run.root", "run.experiment"})
 
 def page_of(runs: list[Measured]) -> Page:
     """The report of one run, or of two side by side."""
-    sections: list[Section] = [gates_section(runs)]
-    sections += [comparison_section(runs)] if len(runs) == 2 else []
+    sections: list[Section] = [comparison_section(runs)] if len(runs) == 2 else []
     sections += [
+        gates_section(runs),
         learning_section(runs),
         heldout_section(runs),
         retain_section(runs),

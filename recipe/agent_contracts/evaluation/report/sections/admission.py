@@ -12,6 +12,7 @@ from recipe.agent_contracts.evaluation.report.page import (
     Paragraph,
     Section,
     Table,
+    beside,
     of,
     quantiles,
     rate,
@@ -76,7 +77,13 @@ def _lags(run: Measured) -> Table:
         ["seconds from an episode's end to its update, p50 / p95", quantiles(seconds, " s"), _age(run)],
     ]
     caption = f"{run.prefix}how old the experience was when it was used"
-    return Table(caption=caption, columns=["lag", "measured", "declared"], rows=rows, words=("measured", "declared"))
+    return Table(
+        caption=caption,
+        columns=["lag", "measured", "declared"],
+        rows=rows,
+        words=("measured", "declared"),
+        has_long_names=True,
+    )
 
 
 def _age(run: Measured) -> str:

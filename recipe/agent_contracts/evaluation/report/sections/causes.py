@@ -39,7 +39,7 @@ def anchor(run: Measured, step: int) -> str:
 def _updates_table(run: Measured) -> Fold:
     rows = [_update_row(run, update) for update in run.updates]
     table = Table(
-        caption=f"{run.prefix}updates; each row can be linked to as #{anchor(run, run.updates[-1].step)}",
+        caption=f"{run.prefix}updates, and held-out success of the version that each made; a row can be linked to as #{anchor(run, run.updates[-1].step)}",
         columns=[
             "step",
             "versions",
@@ -49,7 +49,7 @@ def _updates_table(run: Measured) -> Fold:
             "mean return",
             "largest coefficient",
             "smallest coefficient",
-            "held-out success of the version made",
+            "held-out success",
         ],
         rows=rows,
         anchors=[anchor(run, update.step) for update in run.updates],
@@ -84,7 +84,7 @@ def _last_update(run: Measured) -> list[Block]:
     chosen = [(row, True) for row in up[:NUM_EACH_WAY] if _extremes(row)[1] > 0]
     chosen += [(row, False) for row in down[:NUM_EACH_WAY] if _extremes(row)[0] < 0]
     intro = (
-        f"{run.prefix}step {update.step}, the last update. Below are the episodes whose tokens it pushed up and down "
+        f"{run.prefix}Step {update.step}, the last update. Below are the episodes whose tokens it pushed up and down "
         "hardest, each by its token with the largest coefficient. Any other: "
         f"agent-contracts why {run.folder.name} --step {update.step} --trajectory ... --token ..."
     )

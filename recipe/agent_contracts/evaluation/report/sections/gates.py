@@ -24,22 +24,40 @@ def gates_section(runs: list[Measured]) -> Section:
         if run.gates.problem is not None:
             remedy = f"agent-contracts gates {run.folder.name}"
             blocks.append(Missing(f"{run.prefix}the gates could not be judged: {run.gates.problem}", remedy))
-            continue
-        blocks.append(
-            Table(
-                caption=f"{run.prefix}gates G01 to G19",
-                columns=["gate", "status", "figure", "tolerance", "evidence"],
-                rows=[_row(found) for found in run.gates.findings],
-                words=("status", "figure", "tolerance", "evidence"),
-                states=[STATES[found.status] for found in run.gates.findings],
-            )
-        )
+    judged = [run for run in runs if run.gates.findings]
+    if len(judged) == 2:
+        blocks.append(_both(*judged))
+    else:
+        blocks += [_one(run) for run in judged]
     return Section("gates", "Gates", blocks)
 
 
-def _row(found: Finding) -> list[str]:
-    name = f"{found.gate} {found.name.replace('_', ' ')}"
-    return [name, found.status.replace("_", " "), found.figure, found.tolerance, found.evidence]
+def _one(run: Measured) -> Table:
+    rows = [[_name(found), _word(found), found.figure, found.tolerance, found.evidence] for found in run.gates.findings]
+    return Table(
+        caption=f"{run.prefix}gates G01 to G19",
+        columns=["gate", "status", "figure", "tolerance", "evidence"],
+        rows=rows,
+        words=("status", "figure", "tolerance", "evidence"),
+        states=[STATES[found.status] for found in run.gates.findings],
+    )
+
+
+def _both(a: Measured, b: Measured) -> Table:
+    columns = ["gate", "A", "A: figure or what is missing", "B", "B: figure or what is missing", "tolerance"]
+    rows = []
+    for left, right in zip(a.gates.findings, b.gates.findings, strict=True):
+        told = [text for found in (left, right) for text in (_word(found), found.figure or found.evidence)]
+        rows.append([_name(left), *told, left.tolerance])
+    return Table(caption="gates G01 to G19 of A and B", columns=columns, rows=rows, words=tuple(columns))
+
+
+def _name(found: Finding) -> str:
+    return f"{found.gate} {found.name.replace('_', ' ')}"
+
+
+def _word(found: Finding) -> str:
+    return found.status.replace("_", " ")
 
 
 def counted(run: Measured) -> str:
@@ -55,7 +73,7 @@ def evidence_section(runs: list[Measured]) -> Section:
     for run in runs:
         blocks.append(
             Paragraph(
-                f"{run.prefix}read: {run.tally.num_records} turn records of {run.tally.num_episodes} episodes, "
+                f"{run.prefix}Read: {run.tally.num_records} turn records of {run.tally.num_episodes} episodes, "
                 f"{len(run.updates)} update records, metrics of {len(run.metrics)} steps. Hash chains were checked."
             )
         )

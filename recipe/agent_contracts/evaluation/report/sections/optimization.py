@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 from recipe.agent_contracts.evaluation.report.measured import Measured
@@ -14,6 +15,7 @@ from recipe.agent_contracts.evaluation.report.page import (
     Section,
     Series,
     Table,
+    beside,
     number,
 )
 from recipe.agent_contracts.update.gradient_mass import length_band
@@ -35,10 +37,9 @@ def update_section(runs: list[Measured]) -> Section:
     charts = [_metric(runs, name, title, label) for name, title, label in asked]
     blocks: list[Block] = [Grid([chart for chart in charts if chart.series])] if _any(charts) else []
     blocks += [_not_logged(name) for (name, _, _), chart in zip(asked, charts, strict=True) if not chart.series]
-    for run in runs:
-        blocks += _mass_blocks(run)
-    for run in runs:
-        blocks += _ratio_blocks(run)
+    masses = itertools.zip_longest(*(_mass_blocks(run) for run in runs))
+    blocks += [block for together in masses for block in beside([found for found in together if found is not None])]
+    blocks += beside([_ratio_block(run) for run in runs])
     return Section("update", "The updates", blocks)
 
 
@@ -64,7 +65,7 @@ def _mass_blocks(run: Measured) -> list[Block]:
     prefix = "gradient_mass/length/"
     bands = sorted(run.metric_names(prefix), key=lambda name: int(name.removeprefix(prefix).partition("-")[0]))
     if not bands:
-        return [_not_logged("gradient_mass/length")]
+        return [_not_logged(f"{run.prefix}gradient_mass/length")]
     episodes = Counter(length_band(row.num_action_tokens) for update in run.updates for row in update.rows)
     steps = max(len({entry.step for entry in run.metrics if any(name in entry.values for name in bands)}), 1)
     rows, total = [], max(sum(episodes.values()), 1)
@@ -90,7 +91,7 @@ def _mass_blocks(run: Measured) -> list[Block]:
     return [table, Grid([chart])]
 
 
-def _ratio_blocks(run: Measured) -> list[Block]:
+def _ratio_block(run: Measured) -> Block:
     """Tails of the likelihood ratios: the worst step of each, and the maximum over steps."""
     rows = []
     for kind in RATIOS:
@@ -100,10 +101,10 @@ def _ratio_blocks(run: Measured) -> list[Block]:
             middle = [f"{max(value for _, value in tail):.6f}" for tail in tails[:-1]]
             rows.append([kind.replace("_", " "), *middle, f"{largest:.6f}", number(step)])
     if not rows:
-        return [_not_logged("ratio/*")]
+        return _not_logged(f"{run.prefix}ratio/*")
     columns = ["ratio", "p50", "p95", "p99", "max", "max at step"]
     caption = f"{run.prefix}likelihood ratios of updated to sampling policy, largest over steps"
-    return [Table(caption=caption, columns=columns, rows=rows)]
+    return Table(caption=caption, columns=columns, rows=rows)
 
 
 def mismatch_section(runs: list[Measured]) -> Section:
