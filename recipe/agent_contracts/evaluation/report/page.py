@@ -43,8 +43,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[list[str]]
     words: tuple[str, ...] = ()
     """Columns of words, which are not aligned as figures."""
-    states: list[State] = []
-    """One a row; empty: none is marked."""
+    states: dict[str, State] = {}
+    """How the words of columns named `... status` are marked."""
     anchors: list[str] = []
     """Id of each row; empty: none."""
     has_long_names: bool = False

@@ -39,7 +39,10 @@ def anchor(run: Measured, step: int) -> str:
 def _updates_table(run: Measured) -> Fold:
     rows = [_update_row(run, update) for update in run.updates]
     table = Table(
-        caption=f"{run.prefix}updates, and held-out success of the version that each made; a row can be linked to as #{anchor(run, run.updates[-1].step)}",
+        caption=(
+            f"{run.prefix}updates, and held-out success of the version that each made; a row can be linked to as "
+            f"#{anchor(run, run.updates[-1].step)}"
+        ),
         columns=[
             "step",
             "versions",

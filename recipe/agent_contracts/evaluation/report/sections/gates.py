@@ -8,12 +8,7 @@ from recipe.agent_contracts.evaluation.gates.base import Finding, Status
 from recipe.agent_contracts.evaluation.report.measured import Measured
 from recipe.agent_contracts.evaluation.report.page import Block, Missing, Paragraph, Section, State, Table
 
-STATES: dict[Status, State] = {
-    Status.PASSED: "good",
-    Status.FAILED: "bad",
-    Status.NOT_MEASURED: "open",
-    Status.NOT_APPLICABLE: "plain",
-}
+STATES: dict[str, State] = {"passed": "good", "failed": "bad", "not measured": "open", "not applicable": "plain"}
 _NUM_LISTED = 20
 
 
@@ -39,17 +34,19 @@ def _one(run: Measured) -> Table:
         columns=["gate", "status", "figure", "tolerance", "evidence"],
         rows=rows,
         words=("status", "figure", "tolerance", "evidence"),
-        states=[STATES[found.status] for found in run.gates.findings],
+        states=STATES,
     )
 
 
 def _both(a: Measured, b: Measured) -> Table:
-    columns = ["gate", "A", "A: figure or what is missing", "B", "B: figure or what is missing", "tolerance"]
+    columns = ["gate", "A: status", "A: figure or what is missing", "B: status", "B: figure or what is missing"]
+    columns.append("tolerance")
     rows = []
     for left, right in zip(a.gates.findings, b.gates.findings, strict=True):
         told = [text for found in (left, right) for text in (_word(found), found.figure or found.evidence)]
         rows.append([_name(left), *told, left.tolerance])
-    return Table(caption="gates G01 to G19 of A and B", columns=columns, rows=rows, words=tuple(columns))
+    caption = "gates G01 to G19 of A and B"
+    return Table(caption=caption, columns=columns, rows=rows, words=tuple(columns), states=STATES)
 
 
 def _name(found: Finding) -> str:

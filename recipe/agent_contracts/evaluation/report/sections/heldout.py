@@ -59,9 +59,8 @@ def _success_table(run: Measured) -> Table:
                 rows.append(_success_row(run, decoding, suite))
     return Table(
         caption=f"{run.prefix}task success at the first and the last held-out evaluation",
-        columns=["suite", "decoding", "tasks", "attempts", "first", "last", "last - first", "no verdict"],
+        columns=["suite and decoding", "tasks", "attempts", "first", "last", "last - first", "no verdict"],
         rows=rows,
-        words=("decoding",),
     )
 
 
@@ -70,8 +69,7 @@ def _success_row(run: Measured, decoding: str, suite: str) -> list[str]:
     first, last = (run.tally.at(HELD_OUT, decoding, step, suite) for step in (steps[0], steps[-1]))
     gain = paired(first.task_means("success"), last.task_means("success")) if len(steps) > 1 else None
     return [
-        "all held-out" if suite == ALL_SUITES else suite_name(suite),
-        decoding_name(decoding),
+        _row_name(suite, decoding),
         str(len(last.attempts)),
         str(last.num_attempts),
         f"{rate(first.rate('success'))} at {steps[0]}",
@@ -79,6 +77,10 @@ def _success_row(run: Measured, decoding: str, suite: str) -> list[str]:
         rate(gain, "+"),
         str(last.num_unverified),
     ]
+
+
+def _row_name(suite: str, decoding: str) -> str:
+    return f"{'all held-out' if suite == ALL_SUITES else suite_name(suite)}, {decoding_name(decoding)}"
 
 
 def _repeats_table(run: Measured) -> Table:
@@ -106,9 +108,9 @@ def retain_section(runs: list[Measured]) -> Section:
                 if is_retain(suite):
                     rows.append(_success_row(run, decoding, suite))
         if rows:
-            columns = ["suite", "decoding", "tasks", "attempts", "first", "last", "last - first", "no verdict"]
+            columns = ["suite and decoding", "tasks", "attempts", "first", "last", "last - first", "no verdict"]
             caption = f"{run.prefix}retain suites: success before and after training"
-            blocks.append(Table(caption=caption, columns=columns, rows=rows, words=("decoding",)))
+            blocks.append(Table(caption=caption, columns=columns, rows=rows))
         else:
             remedy = "add suites named retain_... to the evaluation data (contract.evaluation.retain_suites)"
             blocks.append(Missing(f"{run.prefix}retained skills: the run evaluated no retain suite", remedy))
@@ -239,8 +241,7 @@ def comparison_section(runs: list[Measured]) -> Section:
             )
             rows.append(
                 [
-                    "all held-out" if suite == ALL_SUITES else suite_name(suite),
-                    decoding_name(decoding),
+                    _row_name(suite, decoding),
                     str(len(common)),
                     rate(paired(a_first, b_first), "+"),
                     rate(paired(a_last, b_last), "+"),
@@ -254,8 +255,8 @@ def comparison_section(runs: list[Measured]) -> Section:
         )
     ]
     if rows:
-        columns = ["suite", "decoding", "tasks in both", "first: B - A", "last: B - A", "gain: B - A"]
-        blocks.append(Table(caption="held-out success, B minus A", columns=columns, rows=rows, words=("decoding",)))
+        columns = ["suite and decoding", "tasks in both", "first: B - A", "last: B - A", "gain: B - A"]
+        blocks.append(Table(caption="held-out success, B minus A", columns=columns, rows=rows))
     else:
         blocks.append(Missing("the difference between the runs: they share no held-out task", EVALUATE))
     return Section("comparison", "A and B on the same tasks", blocks)
