@@ -186,13 +186,17 @@ def amount(value: Estimate | None, unit: str = "") -> str:
     return f"{number(value.mean)} [{number(value.low)}, {number(value.high)}]{unit}"
 
 
+def quantile(values: Sequence[float], q: float) -> float:
+    """The smallest value that at least a share `q` of all do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
+
+
 def quantiles(values: Sequence[float], unit: str = "") -> str:
     """p50 and p95: `1.2 / 3.4 s`."""
     if not len(values):
         return NONE
-    ordered = sorted(values)
-    picked = [ordered[min(len(ordered) - 1, math.ceil(q * len(ordered)) - 1)] for q in (0.5, 0.95)]
-    return f"{number(picked[0])} / {number(picked[1])}{unit}"
+    return f"{number(quantile(values, 0.5))} / {number(quantile(values, 0.95))}{unit}"
 
 
 def of(part: int, whole: int) -> str:
