@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from recipe.agent_contracts.commands import env, gates, ledger, manifest, quarantine, replay, runs, trace, why
+from recipe.agent_contracts.commands import env, gates, ledger, manifest, quarantine, replay, report, runs, trace, why
 from recipe.agent_contracts.commands.output import RunFolder, console, fail
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
@@ -21,6 +21,7 @@ app.command()(ledger.ledger)
 app.add_typer(quarantine.app, name="quarantine")
 app.command()(why.why)
 app.command()(gates.gates)
+app.command()(report.report)
 
 
 @app.command()
