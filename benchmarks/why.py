@@ -38,7 +38,7 @@ def main() -> None:
     given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="why-") as folder:
         run = Path(folder)
-        updates = _multiply(given.run, run, given.records)
+        updates = multiply(given.run, run, given.records)
         size = sum(path.stat().st_size for path in (run / "trajectories").iterdir())
         print(f"{given.records} records in {NUM_PARTS} parts, {size / 1e6:.0f} MB, {len(updates)} updates")
         answers = [_timed([*COMMAND, "why", str(run), *words]) for words in _random_tokens(updates, given.tokens)]
@@ -53,7 +53,7 @@ def main() -> None:
         raise SystemExit(f"missed: {max(answers):.2f} s, target {TARGET_SECONDS} s")
 
 
-def _multiply(source: Path, run: Path, num_records: int) -> list[UpdateRecord]:
+def multiply(source: Path, run: Path, num_records: int) -> list[UpdateRecord]:
     """Copy the episodes of `source` under new group names until there are enough records."""
     for name in ("blobs", "manifests"):
         shutil.copytree(source / name, run / name)

@@ -19,20 +19,8 @@ from recipe.agent_contracts.evaluation.report.render import TEMPLATES
 from tests import reported
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "line"}
-SECTIONS = [
-    "gates",
-    "learning",
-    "heldout",
-    "retain",
-    "safety",
-    "conduct",
-    "update",
-    "mismatch",
-    "admission",
-    "policy",
-    "why",
-    "evidence",
-]
+SECTIONS = ["gates", "learning", "heldout", "retain", "safety", "conduct", "update"]
+SECTIONS += ["mismatch", "admission", "policy", "why", "evidence"]
 
 
 class Outline(HTMLParser):
@@ -82,7 +70,20 @@ def axis(run, name):
 
 @pytest.fixture
 def run(tmp_path):
+    """A run that a test may change."""
     return reported.make_run(tmp_path / "run", evaluation__attempts_per_task=2)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that no test changes. Its gates are judged once."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    return reported.make_run(folder, evaluation__attempts_per_task=2)
+
+
+@pytest.fixture(scope="module")
+def html(whole):
+    return html_of(whole)
 
 
 def test_the_report_lies_in_the_run_folder_and_holds_every_section(run):
@@ -92,16 +93,15 @@ def test_the_report_lies_in_the_run_folder_and_holds_every_section(run):
     assert "verdict" in outline.ids
 
 
-def test_it_names_nothing_outside_itself(run):
-    html = html_of(run)
+def test_it_names_nothing_outside_itself(html):
     assert "://" not in html
     assert "@import" not in html and "url(" not in html
     assert "<script" not in html
     assert all(link.startswith("#") for link in Outline(html).links)
 
 
-def test_headings_descend_in_order_ids_are_unique_and_links_arrive(run):
-    outline = Outline(html_of(run))
+def test_headings_descend_in_order_ids_are_unique_and_links_arrive(html):
+    outline = Outline(html)
     assert outline.headings[0] == 1 and outline.headings.count(1) == 1
     assert all(after - before <= 1 for before, after in zip(outline.headings, outline.headings[1:], strict=False))
     assert len(outline.ids) == len(set(outline.ids))
@@ -109,9 +109,9 @@ def test_headings_descend_in_order_ids_are_unique_and_links_arrive(run):
     assert set(outline.header_cells) == {"col", "row"}
 
 
-def test_capability_is_the_paired_gain_with_interval_and_denominators(run):
+def test_capability_is_the_paired_gain_with_interval_and_denominators(whole):
     # First: 2 of 8 attempts, all of task 0. Last: 6 of 8, tasks 0 to 2. The gain of tasks is 0, 1, 1, 0.
-    figure = axis(run, "Capability")
+    figure = axis(whole, "Capability")
     assert figure.headline.startswith("gain +0.500 [")
     assert "Success 0.750 [" in figure.text
     assert "8 attempts at 4 held-out tasks" in figure.text
@@ -128,8 +128,8 @@ def test_a_word_follows_from_the_interval_alone(tmp_path):
     ]
 
 
-def test_reliability_is_pass_hat_k_over_the_attempts_made(run):
-    figure = axis(run, "Repeated-run reliability")
+def test_reliability_is_pass_hat_k_over_the_attempts_made(whole):
+    figure = axis(whole, "Repeated-run reliability")
     assert figure.headline.startswith("pass^2 0.750 [")
     assert "All 2 of 2 attempts, over 4 tasks" in figure.text
 
@@ -146,8 +146,8 @@ def test_gates_are_judged_when_none_are_newer_than_the_records(run):
     assert "as it was judged before" not in html_of(run)
 
 
-def test_what_was_not_measured_says_what_measures_it(run):
-    text = Outline(html_of(run)).text
+def test_what_was_not_measured_says_what_measures_it(html):
+    text = Outline(html).text
     for missing, remedy in (
         ("audits/verifier.json is missing", "agent-contracts audit verifier"),
         ("audits/controls.json is missing", "bash scripts/run_controls.sh"),
@@ -169,16 +169,16 @@ def test_audits_become_figures_with_intervals(run):
     assert "shuffled 11" in text
 
 
-def test_the_last_update_is_explained_in_the_words_of_why(run):
-    outline = Outline(html_of(run))
+def test_the_last_update_is_explained_in_the_words_of_why(html):
+    outline = Outline(html)
     assert "step-1" in outline.ids
     assert "coefficient +0.5: its own term of the loss pushes its log probability up" in outline.text
     assert "coefficient -0.5: its own term of the loss pushes its log probability down" in outline.text
     assert "verifier: task_success 1" in outline.text
 
 
-def test_refused_groups_are_listed_with_their_reason_and_stratum(run):
-    text = Outline(html_of(run)).text
+def test_refused_groups_are_listed_with_their_reason_and_stratum(html):
+    text = Outline(html).text
     assert "discarded: deadline" in text
     assert "family drop" in text
 
@@ -280,14 +280,14 @@ def test_text_and_lines_stand_out_from_their_background_by_day_and_by_night():
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_chromium_renders_it_without_sideways_scrolling(run, width, tmp_path):
+def test_chromium_renders_it_without_sideways_scrolling(html, width, tmp_path):
     program = shutil.which("chromium")
     assert program is not None, "chromium is missing: apt-get install chromium (Debian package)"
     page = tmp_path / "page.html"
     # The report has no script; this copy measures itself. A window cannot be narrower than 500 px, a frame can.
-    html = html_of(run).replace('"', "&quot;")
+    inside = html.replace("&", "&amp;").replace('"', "&quot;")
     page.write_text(
-        f'<iframe id="f" style="border:0" width="{width}" height="900" srcdoc="{html}"></iframe><script>'
+        f'<iframe id="f" style="border:0" width="{width}" height="900" srcdoc="{inside}"></iframe><script>'
         "const f = document.getElementById('f'); f.onload = () => { const d = f.contentDocument.documentElement;"
         "const charts = f.contentDocument.querySelectorAll('figure > svg').length;"
         "document.title = [d.scrollWidth, d.clientWidth, charts].join()"
