@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,6 @@ def report(
     path = out or folders[-1] / default
     try:
         write_report(measure(folders), path)
-    except (ContractViolation, ValueError, OSError) as error:
+    except (ContractViolation, ValueError, OSError, sqlite3.Error) as error:
         fail(str(error), code=2)
     console.print(f"{path}  {path.stat().st_size / 1e6:.1f} MB", soft_wrap=True)

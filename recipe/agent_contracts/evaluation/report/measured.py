@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.evaluation.gates import judge_run
@@ -28,9 +29,40 @@ from recipe.agent_contracts.update import ledger as ledgers
 from recipe.agent_contracts.update.admission import lost_by_stratum
 from recipe.agent_contracts.update.problems import find_problems
 from recipe.agent_contracts.update.record import UpdateRecord
+from recipe.agent_contracts.verification.quarantine import Held, Quarantine
 
 SAMPLED = "temperature_1"
 """The decoding whose attempts differ from one another: what reliability is about."""
+
+
+NEEDED = {
+    "run": ("experiment",),
+    "environment": ("domain",),
+    "rollout": ("group_size", "max_version_lag"),
+    "admission": ("max_age_seconds",),
+    "consistency": ("max_abs_p95", "max_abs_max", "max_k3"),
+    "credit": ("estimator", "reduction"),
+    "update": ("objective",),
+    "evaluation": ("attempts_per_task",),
+}
+"""What a report reads of the preregistered contract."""
+
+
+class VerifierAudit(msgspec.Struct, frozen=True):
+    """What a report reads of audits/verifier.json."""
+
+    false_positives: int
+    num_negatives: int
+    false_negatives: int
+    num_positives: int
+
+    @property
+    def errors(self) -> list[tuple[str, int, int]]:
+        """(kind, wrong, of how many)."""
+        return [
+            ("false positives", self.false_positives, self.num_negatives),
+            ("false negatives", self.false_negatives, self.num_positives),
+        ]
 
 
 class GateResults(msgspec.Struct, frozen=True):
@@ -75,7 +107,8 @@ class Measured:
         self.groups = _groups(folder)
         self.publications = _publications(folder)
         self.manifest = _manifest(folder, self.publications)
-        self.verifier_audit = self.run.audit("verifier")
+        self.quarantined: list[Held] = Quarantine(folder).held()
+        self.verifier_audit = _verifier_audit(self.run)
         self.controls_audit = self.run.audit("controls")
 
     @property
@@ -120,11 +153,25 @@ class Measured:
 
 def _contract(run: Run) -> dict[str, Any]:
     try:
-        return run.contract
-    except (KeyError, TypeError) as error:
-        raise ContractViolation(
-            "evaluation.run", "an experiment.yaml with a section `contract`", str(error), str(run.folder)
-        ) from error
+        contract = run.contract
+        missing = [
+            f"{section}.{key}" for section, keys in NEEDED.items() for key in keys if key not in contract[section]
+        ]
+    except (KeyError, TypeError, yaml.YAMLError) as error:
+        missing = [f"{type(error).__name__}: {error}"]
+    if missing:
+        expected = "an experiment.yaml with a whole section `contract`"
+        raise ContractViolation("evaluation.run", expected, f"without {missing}", str(run.folder / "experiment.yaml"))
+    return contract
+
+
+def _verifier_audit(run: Run) -> VerifierAudit | None:
+    found = run.audit("verifier")
+    try:
+        return None if found is None else msgspec.convert(found, VerifierAudit)
+    except msgspec.ValidationError as error:
+        path = str(run.folder / "audits/verifier.json")
+        raise ContractViolation("evaluation.audit", "counts of the verifier's errors", str(error), path) from error
 
 
 def _finite(entries: list[StepMetrics]) -> tuple[list[StepMetrics], list[tuple[int, str, float]]]:

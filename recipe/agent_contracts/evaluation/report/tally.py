@@ -208,9 +208,9 @@ def tally_of(episodes: Iterable[list[TurnRecord]]) -> Tally:
     return tally
 
 
-def estimate(values: list[float]) -> Estimate | None:
+def estimate(values: list[float], num_resamples: int = 10_000) -> Estimate | None:
     """Mean over tasks with its bootstrap interval. None: there is no task."""
-    return bootstrap_mean(values) if values else None
+    return bootstrap_mean(values, num_resamples=num_resamples) if values else None
 
 
 def share(values: list[float]) -> Estimate | None:

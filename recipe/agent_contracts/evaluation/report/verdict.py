@@ -26,6 +26,7 @@ from recipe.agent_contracts.evaluation.report.sections.gates import counted
 from recipe.agent_contracts.evaluation.report.sections.heldout import EVALUATE
 from recipe.agent_contracts.evaluation.report.tally import Slice, paired, share
 from recipe.agent_contracts.evaluation.statistics import Estimate, wilson
+from recipe.agent_contracts.verification.quarantine import Reason
 
 UNKNOWN = "not measured"
 
@@ -101,8 +102,10 @@ def _safety(run: Measured) -> Figure:
             told[-1] += f", change {rate(change, '+')}"
     headline = f"violations {rate(last.rate('violated'))}, side effects {rate(last.rate('damaged'))}"
     text = f"{'; '.join(told)}. Tampering: {of(last.count('tampered'), last.num_attempts)} attempts."
+    attacks = sum(held.entry.reason is Reason.TAMPERED and held.release is None for held in run.quarantined)
+    text += f" In quarantine over the whole run: {len(run.quarantined)} episodes, {attacks} for tampering."
     state, word = _worst([_moved(change, wished=-1) for change in changes])
-    if last.count("tampered"):
+    if last.count("tampered") or attacks:
         state, word = "bad", "tampering"
     return Figure(run.label, state, word, headline, text)
 
@@ -156,10 +159,10 @@ def _verifier(run: Measured) -> str:
     audit = run.verifier_audit
     if audit is None:
         return " The verifier's error rates are not measured: agent-contracts audit verifier."
-    told = []
-    for name, bad, whole in (("FP", "false_positives", "num_negatives"), ("FN", "false_negatives", "num_positives")):
-        interval = rate(wilson(audit[bad], audit[whole])) if audit[whole] else UNKNOWN
-        told.append(f"{name} {of(audit[bad], audit[whole])}, {interval}")
+    told = [
+        f"{name} {of(wrong, whole)}, {rate(wilson(wrong, whole) if whole else None)}"
+        for name, wrong, whole in audit.errors
+    ]
     return f" Verifier: {'; '.join(told)}."
 
 

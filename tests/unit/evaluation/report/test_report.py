@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from recipe.agent_contracts.cli import app
-from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.evaluation.report import measure
 from recipe.agent_contracts.evaluation.report.assemble import page_of
 from recipe.agent_contracts.evaluation.report.render import TEMPLATES
+from recipe.agent_contracts.verification.quarantine import Entry, Quarantine, Reason
 from tests import reported
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "line"}
@@ -162,11 +162,14 @@ def test_audits_become_figures_with_intervals(run):
     audit = {"false_positives": 0, "num_negatives": 100, "false_negatives": 5, "num_positives": 50, "passed": True}
     (run / "audits/verifier.json").write_text(json.dumps(audit))
     gain = {"mean": 0.01, "low": -0.02, "high": 0.04}
-    (run / "audits/controls.json").write_text(json.dumps({"shuffled": {"11": gain}}))
+    controls = {"normal": gain, "shuffled": {"11": gain}, "sft_only": None, "verdict": ["not measured: too few tasks"]}
+    (run / "audits/controls.json").write_text(json.dumps(controls))
     text = Outline(html_of(run)).text
     assert "5 of 50" in text
     assert "0.100 [0.043, 0.214]" in text  # Wilson for 5 of 50
-    assert "shuffled 11" in text
+    assert "rewards shuffled, seed 11" in text
+    assert "+0.010 [-0.020, +0.040]" in text
+    assert "not measured: too few tasks" in text
 
 
 def test_the_last_update_is_explained_in_the_words_of_why(html):
@@ -181,6 +184,27 @@ def test_refused_groups_are_listed_with_their_reason_and_stratum(html):
     text = Outline(html).text
     assert "discarded: deadline" in text
     assert "family drop" in text
+
+
+def test_tampering_in_quarantine_is_the_verdict_until_a_person_releases_it(run):
+    entry = Entry(
+        at=1.0,
+        trajectory_id="x_0",
+        group_id="x",
+        task_id="t",
+        family="f",
+        length="8-15",
+        reason=Reason.TAMPERED,
+        error="e",
+        final_state_hash="sha256:0",
+        reward=None,
+    )
+    Quarantine(run).add(entry)
+    figure = axis(run, "Safety and side effects")
+    assert (figure.state, figure.word) == ("bad", "tampering")
+    assert "1 episodes, 1 for tampering" in figure.text
+    Quarantine(run).release("x_0", "someone", "a false alarm")
+    assert axis(run, "Safety and side effects").word != "tampering"
 
 
 def test_two_runs_are_paired_and_their_differences_stated_at_the_top(tmp_path):
@@ -206,10 +230,35 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
     assert "evaluation.run" in result.output
 
 
-def test_an_experiment_that_is_none_is_refused(tmp_path):
-    (tmp_path / "experiment.yaml").write_text("a: 1\n")
-    with pytest.raises(ContractViolation, match="a section `contract`"):
-        measure([tmp_path])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("experiment.yaml", "a: 1\n", "a whole section `contract`"),
+        ("experiment.yaml", "contract: {run: {}}\n", "a whole section `contract`"),
+        ("experiment.yaml", "{", "a whole section `contract`"),
+        ("audits/verifier.json", "{}", "counts of the verifier's errors"),
+        ("audits/verifier.json", "{", "truncated"),
+        ("audits/controls.json", '{"normal": {"mean": 0.1}}', "low"),
+        ("ledger.sqlite", "this is no database, whatever its name says", "not a database"),
+        ("policies.sqlite", "this is no database, whatever its name says", "not a database"),
+        ("metrics.jsonl", "{}\n{}\n", "evaluation.metrics"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(tmp_path, name, content, message):
+    reported.write_experiment(tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(content)
+    result = call(tmp_path)
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert message in result.output
+
+
+def test_metrics_without_a_line_are_said_to_be_missing(run):
+    (run / "metrics.jsonl").write_text("")
+    text = Outline(html_of(run)).text
+    assert "no metrics" in text
+    assert "actor/kl_loss: no step logged it" in text
 
 
 def test_a_run_that_was_just_started_says_what_is_missing(tmp_path):

@@ -48,6 +48,7 @@ _NUM_SHOWN = 15
 def admission_section(runs: list[Measured]) -> Section:
     """Lags, drops by stratum, failed and quarantined groups."""
     blocks = beside([_lags(run) for run in runs])
+    blocks += beside([_quarantine(run) for run in runs])
     for run in runs:
         if run.groups is None:
             what = f"{run.prefix}groups by state and drops by stratum: the run has no ledger.sqlite"
@@ -55,6 +56,17 @@ def admission_section(runs: list[Measured]) -> Section:
             continue
         blocks += _group_blocks(run)
     return Section("admission", "Groups: lags, drops and refusals", blocks)
+
+
+def _quarantine(run: Measured) -> Block:
+    """Episodes whose measurement cannot be trusted."""
+    if not run.quarantined:
+        return Paragraph(f"{run.prefix}Episodes in quarantine: none.")
+    reasons = Counter(str(held.entry.reason) for held in run.quarantined)
+    released = Counter(str(held.entry.reason) for held in run.quarantined if held.release is not None)
+    rows = [[reason.replace("_", " "), str(count), str(released[reason])] for reason, count in reasons.most_common()]
+    caption = f"{run.prefix}episodes in quarantine"
+    return Table(caption=caption, columns=["why", "episodes", "of which released"], rows=rows)
 
 
 def _lags(run: Measured) -> Table:

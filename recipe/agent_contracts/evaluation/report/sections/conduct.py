@@ -91,13 +91,9 @@ def verifier_block(run: Measured) -> Block:
     if audit is None:
         what = f"{run.prefix}the verifier's error rates: audits/verifier.json is missing"
         return Missing(what, "agent-contracts audit verifier")
-    rows = []
-    for name, bad, whole in (
-        ("false positives: wrong, called right", "false_positives", "num_negatives"),
-        ("false negatives: right, called wrong", "false_negatives", "num_positives"),
-    ):
-        interval = wilson(audit[bad], audit[whole]) if audit[whole] else None
-        rows.append([name, of(audit[bad], audit[whole]), rate(interval)])
+    rows = [
+        [name, of(wrong, whole), rate(wilson(wrong, whole) if whole else None)] for name, wrong, whole in audit.errors
+    ]
     caption = f"{run.prefix}the verifier on labelled states, 95% Wilson intervals"
     return Table(caption=caption, columns=["error", "counts", "rate"], rows=rows)
 

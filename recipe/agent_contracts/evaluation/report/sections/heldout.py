@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import msgspec
 
 from recipe.agent_contracts.evaluation.report.measured import SAMPLED, Measured
 from recipe.agent_contracts.evaluation.report.page import (
     Block,
     Chart,
     Grid,
+    Lines,
     Missing,
     Paragraph,
     Section,
@@ -130,14 +134,13 @@ def learning_section(runs: list[Measured]) -> Section:
         _gain_chart(runs),
     ]
     blocks: list[Block] = [
-        Paragraph("Training return is over the groups of each update, interval by bootstrap over groups."),
+        Paragraph(
+            "Training return is over the groups of each update, interval by bootstrap over groups (1,000 resamples). "
+            "A run's gain is over its own first evaluation, a control's over the frozen policy."
+        ),
         Grid([chart for chart in charts if chart.series]),
     ]
-    blocks += [
-        Missing(f"{run.prefix}controls: audits/controls.json is missing", "bash scripts/run_controls.sh")
-        for run in runs
-        if run.controls_audit is None
-    ]
+    blocks += [block for run in runs for block in _control_blocks(run)]
     return Section("learning", "Learning curves", blocks)
 
 
@@ -151,7 +154,7 @@ def _training_curve(run: Measured, style: int) -> Iterator[Series]:
         groups: dict[str, list[float]] = {}
         for row in update.rows:
             groups.setdefault(row.group_id, []).append(row.episode_return)
-        found = estimate([sum(returns) / len(returns) for returns in groups.values()])
+        found = estimate([sum(returns) / len(returns) for returns in groups.values()], num_resamples=1000)
         if found is not None:
             points.append((float(update.step), found.mean))
             band.append((found.low, found.high))
@@ -188,7 +191,7 @@ def _gain_chart(runs: list[Measured]) -> Chart:
         for name, gain in control_gains(run.controls_audit):
             series.append(_curve(f"{run.prefix}{name}", [(at, gain)], len(series) + len(runs)))
     return Chart(
-        title="Held-out gain over the first evaluation, with controls",
+        title="Held-out gain, with controls",
         x_label="policy version (optimizer step)",
         y_label="gain in task success, paired by task",
         series=[one for one in series if one.points],
@@ -197,22 +200,40 @@ def _gain_chart(runs: list[Measured]) -> Chart:
     )
 
 
-def control_gains(audit: dict[str, object] | None) -> list[tuple[str, Estimate]]:
-    """Every gain with an interval in audits/controls.json, named by where it stands: `shuffled 11`."""
-    found: list[tuple[str, Estimate]] = []
+class Gain(msgspec.Struct, frozen=True):
+    """An estimate as the audit holds it."""
 
-    def search(value: object, name: str) -> None:
-        if not isinstance(value, dict):
-            return
-        if all(isinstance(value.get(part), int | float) for part in ("mean", "low", "high")):
-            num_tasks = value.get("num_tasks", 0)
-            found.append((name, Estimate(value["mean"], value["low"], value["high"], num_tasks)))
-            return
-        for key, inner in value.items():
-            search(inner, f"{name} {key}".strip().replace("_", " "))
+    mean: float
+    low: float
+    high: float
+    num_tasks: int = 0
+    """0: the audit does not say."""
 
-    search(audit or {}, "")
-    return found
+
+def control_gains(audit: dict[str, Any] | None) -> list[tuple[str, Estimate]]:
+    """Each arm's gain over the frozen policy at temperature 1, from audits/controls.json.
+
+    Raises:
+        ValueError: when an arm of the audit holds no gain.
+    """
+    if audit is None:
+        return []
+    named = {f"rewards shuffled, seed {seed}": gain for seed, gain in audit.get("shuffled", {}).items()}
+    for name in ("normal", "frozen_vs_frozen", "sft_only"):
+        named[f"{name.replace('_', ' ')}, control"] = audit.get(name)
+    found = {name: msgspec.convert(gain, Gain) for name, gain in named.items() if gain is not None}
+    return [(name, Estimate(gain.mean, gain.low, gain.high, gain.num_tasks)) for name, gain in found.items()]
+
+
+def _control_blocks(run: Measured) -> Iterator[Block]:
+    if run.controls_audit is None:
+        yield Missing(f"{run.prefix}controls: audits/controls.json is missing", "bash scripts/run_controls.sh")
+        return
+    rows = [[name, rate(gain, "+")] for name, gain in control_gains(run.controls_audit)]
+    caption = f"{run.prefix}controls: gain over the frozen policy, paired by task"
+    yield Table(caption=caption, columns=["arm", "gain"], rows=rows, has_long_names=True)
+    if run.controls_audit.get("verdict"):
+        yield Lines([("", line) for line in run.controls_audit["verdict"]])
 
 
 def _curve(name: str, found: list[tuple[int, Estimate]], style: int) -> Series:
