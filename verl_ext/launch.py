@@ -27,7 +27,7 @@ from recipe.agent_contracts.config.experiment import Experiment
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 from recipe.agent_contracts.training import metrics_path
 from recipe.agent_contracts.transition.snapshots import write_atomically
-from verl_ext import platform_cpu, plugin, scaffold, tracing
+from verl_ext import platform_cpu, plugin, report, scaffold, tracing
 
 PROCESS_ENVIRONMENT = {
     # verl hides a failing entry point; a module named here raises instead.
@@ -132,6 +132,7 @@ def run(config: DictConfig) -> None:
         finally:
             ray.shutdown()
     _require_all_steps(folder, config.trainer.total_training_steps)
+    report.write_final(config)
 
 
 def _require_all_steps(folder: Path, total_steps: int) -> None:

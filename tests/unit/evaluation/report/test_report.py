@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from recipe.agent_contracts.cli import app
 from recipe.agent_contracts.evaluation.report import measure
 from recipe.agent_contracts.evaluation.report.assemble import page_of
+from recipe.agent_contracts.evaluation.report.figures import figures
 from recipe.agent_contracts.evaluation.report.render import TEMPLATES
 from recipe.agent_contracts.verification.quarantine import Entry, Quarantine, Reason
 from tests import reported
@@ -297,6 +298,15 @@ def test_values_that_are_not_finite_are_named_and_in_no_figure(run):
     text = Outline(html_of(run)).text
     assert "2 logged values are not finite" in text
     assert "actor/grad_norm" in text
+
+
+def test_figures_for_a_metrics_store_are_those_of_the_page(whole):
+    (measured,) = measure([whole])
+    found = figures(measured)
+    assert found["report/heldout/success"] == 0.75
+    assert found["report/heldout/gain"] == 0.5
+    assert found["report/heldout/gain/low"] <= 0.5 <= found["report/heldout/gain/high"]
+    assert sum(value for name, value in found.items() if name.startswith("report/gates/")) == 19
 
 
 def contrast(one, other):
