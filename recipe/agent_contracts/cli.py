@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from recipe.agent_contracts.commands import env, gates, ledger, manifest, replay, runs, trace, why
+from recipe.agent_contracts.commands import controls, env, gates, ledger, manifest, replay, runs, trace, why
 from recipe.agent_contracts.commands.output import RunFolder, console, fail
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
@@ -20,6 +20,8 @@ app.add_typer(runs.app, name="runs")
 app.command()(ledger.ledger)
 app.command()(why.why)
 app.command()(gates.gates)
+app.command()(controls.controls)
+app.command()(controls.sft_only)
 
 
 @app.command()

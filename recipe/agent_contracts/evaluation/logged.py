@@ -13,6 +13,9 @@ import msgspec
 
 from recipe.agent_contracts.errors import RecordCorrupt
 
+HELD_OUT = "val-core/"
+"""Prefix of verl's held-out metrics."""
+
 
 class StepMetrics(msgspec.Struct, frozen=True):
     """One step's metrics by name, as verl named them. Step 0 is the evaluation before training."""
