@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from recipe.agent_contracts.commands.output import RunFolder, console, fail
@@ -39,20 +40,20 @@ def sft_only(
     """Train the SFT-only control of a run: its initial policy on as many tokens as its updates used."""
     from recipe.agent_contracts.evaluation.sft_only import make_sft_only
 
-    try:
-        made = make_sft_only(run, out, seed, _progress)
-    except (ContractViolation, OSError) as error:
-        fail(str(error), code=2)
+    columns = (BarColumn(), TextColumn("{task.completed}/{task.total} tokens, loss {task.fields[loss]:.3f}"))
+    with Progress(TextColumn("imitation"), *columns, console=console) as bar:
+        task = bar.add_task("", loss=math.nan)
+        try:
+            made = make_sft_only(
+                run, out, seed, lambda done, wanted, loss: bar.update(task, completed=done, total=wanted, loss=loss)
+            )
+        except (ContractViolation, OSError) as error:
+            fail(str(error), code=2)
     console.print(
         f"{out}: {made.trained_tokens} action tokens in {made.num_steps} steps at learning rate "
         f"{made.learning_rate:g}, for {made.matched_tokens} of the run",
         soft_wrap=True,
     )
-
-
-def _progress(trained: int, wanted: int, loss: float) -> None:
-    end = "\r" if sys.stderr.isatty() and trained < wanted else "\n"
-    print(f"imitation {trained}/{wanted} tokens, loss {loss:.3f}", end=end, file=sys.stderr, flush=True)
 
 
 def _table(found: Controls) -> Table:

@@ -62,7 +62,9 @@ def make_sft_only(run: Path, out: Path, seed: int, report: Callable[[int, int, f
         ContractViolation: ``evaluation.sft_only`` when the run made no update, or `out` exists.
     """
     from transformers import Qwen2ForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     source = Run(run)
     wanted = sum(row.num_action_tokens for update in source.updates for row in update.rows)
     if wanted == 0:
