@@ -22,6 +22,8 @@ from recipe.agent_contracts.transition.snapshots import BlobStore
 from recipe.agent_contracts.transition.trajectory import EpisodeIdentity, TrajectoryWriter, TurnRecord
 from recipe.agent_contracts.transition.trajectory.context import ContextLink, context_links
 from recipe.agent_contracts.transition.trajectory.recording import record_of
+from recipe.agent_contracts.update.gradient_mass import length_band
+from recipe.agent_contracts.verification.quarantine import Entry, Quarantine, reason_of
 from verl_ext import scaffold
 
 MAX_INLINE_CHARS = 16_384
@@ -38,6 +40,7 @@ class EpisodeRecorder:
         self.blobs = BlobStore(self.run / "blobs")
         part = f"{int(time.time() * 1000)}-{os.getpid()}"
         self.writer = TrajectoryWriter(self.run / "trajectories", part, config.contract.records.compression)
+        self._quarantine = Quarantine(self.run)
         self._registry = Registry(self.run)
         self._lock = read_lock(self.run)
         self._builder = scaffold.builder(config, tokenizer)
@@ -96,6 +99,26 @@ class EpisodeRecorder:
         ]
         records[-1] = _closed(records[-1], episode, reward, self.blobs.put(final_state))
         self.writer.append(records)
+
+    def quarantine(self, episode: Episode, identity: EpisodeIdentity, final_state: bytes, error: Exception) -> None:
+        """Set an episode apart whose measurement cannot be trusted. Other errors are named by its record alone."""
+        reason = reason_of(error)
+        if reason is None:
+            return
+        self._quarantine.add(
+            Entry(
+                at=time.time(),
+                trajectory_id=identity.trajectory_id,
+                group_id=identity.group_id,
+                task_id=identity.task_id,
+                family=identity.family,
+                length=length_band(sum(len(turn.token_ids) for turn in episode.turns)),
+                reason=reason,
+                error=str(error),
+                final_state_hash=self.blobs.put(final_state),
+                reward=None,
+            )
+        )
 
     def _record(
         self,

@@ -1,14 +1,15 @@
-"""Reward manager: scores the exported final state in the verifier's own process, and keeps the reward vector whole.
+"""Reward manager: scores the sealed final state in the verifier's own process, and keeps the reward vector whole.
 
-A verifier that gives no verdict raises; the exception reaches the rollout worker, which fails the group. A failure is
-never a reward of 0.
+Before it serves, canaries whose verdict is known must come out right. A verifier that gives no verdict raises; the
+exception reaches the rollout worker, which fails the group and quarantines the episode. It is never a reward of 0.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import functools
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,8 +17,10 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from recipe.agent_contracts.domains import domain_of
-from recipe.agent_contracts.errors import InvalidMeasurement
-from recipe.agent_contracts.verification.process import VerifierProcess
+from recipe.agent_contracts.errors import InvalidMeasurement, RecordCorrupt, VerifierFailure
+from recipe.agent_contracts.transition.snapshots import BlobStore
+from recipe.agent_contracts.verification.canaries import require_canaries
+from recipe.agent_contracts.verification.process import VerifierPool
 from verl_ext import scaffold
 
 
@@ -28,36 +31,45 @@ class ContractRewardManager(RewardManagerBase):
         super().__init__(config, tokenizer, compute_score)
         scaffold.attest_process(config, tokenizer, {"reward": ("train", "heldout/")})
         settings = config.contract.verification
-        self._timeout_seconds: float = settings.timeout_seconds
-        self._num_processes: int = settings.processes
-        self._pools: dict[str, itertools.cycle[VerifierProcess]] = {}
+        self._blobs = BlobStore(Path(config.contract.run.folder) / "blobs")
+        self._new_pool = functools.partial(
+            VerifierPool, timeout_seconds=settings.timeout_seconds, num_processes=settings.processes
+        )
+        self._pools: dict[str, VerifierPool] = {}
+        domain = domain_of(config.contract.environment.domain)
+        require_canaries(domain, self._pool(domain.verifier).score)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Score one episode.
 
         Args:
-            data: One episode's rows; the last carries `final_state` in its extra fields.
+            data: One episode's rows; the last carries `final_state_hash` in its extra fields.
 
         Returns:
             `reward_score` (the task's success) and `reward_extra_info` (the whole vector).
 
         Raises:
-            VerifierFailure: no verdict.
+            VerifierFailure: no verdict, or the final state is not in the run's blobs.
             InvalidMeasurement: the measurement itself was tampered with.
         """
         row = data[-1].non_tensor_batch
         grader = json.loads(row["reward_model"]["ground_truth"])
-        final_state: str = row["tool_extra_fields"]["final_state"]
-        verifier = self._next_process(domain_of(row["data_source"]).verifier)
-        score = await asyncio.to_thread(verifier.score, grader, final_state.encode())
+        final_state = self._sealed(row["tool_extra_fields"]["final_state_hash"])
+        verifier = self._pool(domain_of(row["data_source"]).verifier)
+        score = await asyncio.to_thread(verifier.score, grader, final_state)
         if score.tamper_detected:
             raise InvalidMeasurement(
                 "verification.tamper", "an untouched measurement", f"tamper_detected={score.tamper_detected}"
             )
         return {"reward_score": score.task_success, "reward_extra_info": msgspec.to_builtins(score)}
 
-    def _next_process(self, verifier: str) -> VerifierProcess:
+    def _pool(self, verifier: str) -> VerifierPool:
         if verifier not in self._pools:
-            processes = [VerifierProcess(verifier, self._timeout_seconds) for _ in range(self._num_processes)]
-            self._pools[verifier] = itertools.cycle(processes)
-        return next(self._pools[verifier])
+            self._pools[verifier] = self._new_pool(verifier)
+        return self._pools[verifier]
+
+    def _sealed(self, final_state_hash: str) -> bytes:
+        try:
+            return self._blobs.get(final_state_hash)
+        except RecordCorrupt as error:
+            raise VerifierFailure("verification.artifact", "the sealed final state", str(error)) from error

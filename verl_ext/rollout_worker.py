@@ -141,21 +141,15 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
         identity = self._recorder.identity(episode, row, validate)
         try:
             self._require_one_policy(episode, identity, sampling_params, row.get(LEASE))
-        except ContractViolation as error:
-            episode.error = str(error)
+            if episode.termination.is_outcome:
+                await self._verify(output, self._recorder.blobs.put(final_state), row, identity)
+        except Exception as error:
+            # What a reward worker raised arrives wrapped in Ray's own error.
+            cause = getattr(error, "cause", error)
+            episode.error = f"{type(cause).__name__}: {cause}"
             self._recorder.write(episode, identity, sampling_params, final_state, reward=None)
+            self._recorder.quarantine(episode, identity, final_state, cause)
             raise
-        if episode.termination.is_outcome:
-            output.extra_fields["final_state"] = final_state.decode()
-            try:
-                with tracing.span("verification", "EVALUATOR", task_id=identity.task_id) as span:
-                    await self._compute_score([output], kwargs=row)
-                    span.outputs(**output.extra_fields["reward_extra_info"])
-            except Exception as error:
-                episode.error = f"{type(error).__name__}: {error}"
-                self._recorder.write(episode, identity, sampling_params, final_state, reward=None)
-                raise
-            del output.extra_fields["final_state"]
         reward = output.extra_fields.get("reward_extra_info")
         self._recorder.write(episode, identity, sampling_params, final_state, reward)
         self._summarise(episode, identity, output)
@@ -164,6 +158,16 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
         output.extra_fields["termination"] = str(episode.termination)
         output.extra_fields["finished_at"] = episode.turns[-1].finished_at
         await self._agent_loop_postprocess(output, validate, **row)
+
+    async def _verify(
+        self, output: AgentLoopOutput, final_state_hash: str, row: dict[str, Any], identity: EpisodeIdentity
+    ) -> None:
+        """Have the sealed final state scored, by reference: the reward worker reads it from the run's blobs."""
+        output.extra_fields["final_state_hash"] = final_state_hash
+        with tracing.span("verification", "EVALUATOR", task_id=identity.task_id) as span:
+            await self._compute_score([output], kwargs=row)
+            span.outputs(**output.extra_fields["reward_extra_info"])
+        del output.extra_fields["final_state_hash"]
 
     def _require_one_policy(
         self, episode: Episode, identity: EpisodeIdentity, sampling_params: dict[str, Any], carried: str | None

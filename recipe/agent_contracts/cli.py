@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from recipe.agent_contracts.commands import controls, env, gates, ledger, manifest, replay, runs, trace, why
+from recipe.agent_contracts.commands import (
+    controls,
+    env,
+    gates,
+    ledger,
+    manifest,
+    quarantine,
+    replay,
+    report,
+    runs,
+    trace,
+    why,
+)
 from recipe.agent_contracts.commands.output import RunFolder, console, fail
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
@@ -18,10 +30,12 @@ app.command()(replay.replay)
 app.add_typer(trace.app, name="trace")
 app.add_typer(runs.app, name="runs")
 app.command()(ledger.ledger)
+app.add_typer(quarantine.app, name="quarantine")
 app.command()(why.why)
 app.command()(gates.gates)
 app.command()(controls.controls)
 app.command()(controls.sft_only)
+app.command()(report.report)
 
 
 @app.command()

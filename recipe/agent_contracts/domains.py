@@ -22,6 +22,8 @@ class Domain(msgspec.Struct, frozen=True):
     """`module:Class` of the verifier."""
     find_row: str | None = None
     """`module:function` that gives one task by name, for playing without a data file: f(split, index, seed) -> row."""
+    canaries: str | None = None
+    """`module:function` that gives final states whose verdict is known: f() -> list[Canary]. None: it has none."""
     environment_class: str | None = None
     """`module:Class` of the environment, for its capabilities. None: it declares none."""
 
@@ -31,6 +33,7 @@ DOMAINS = {
         environment="recipe.agent_contracts.transition.envs.terminal.env:open_task",
         verifier="recipe.agent_contracts.verification.terminal:TerminalVerifier",
         find_row="recipe.agent_contracts.transition.envs.terminal.dataset:find_row",
+        canaries="recipe.agent_contracts.verification.terminal_canaries:canaries",
         environment_class="recipe.agent_contracts.transition.envs.terminal.env:TerminalEnv",
     ),
 }

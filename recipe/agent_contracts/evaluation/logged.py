@@ -1,12 +1,14 @@
 """What verl logged, step by step, over all attempts of a run.
 
 verl's file logger starts a new file with every attempt (`metrics.jsonl`, then `metrics.1.jsonl`, ...). An attempt that
-resumes from a checkpoint does the steps after it again: what an earlier attempt logged from there on did not last.
+resumes from a checkpoint does the steps after it again: what an earlier attempt logged from there on did not last. It
+may begin with an evaluation of the checkpoint, logged under the checkpoint's own step, whose training metrics last.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,8 @@ from recipe.agent_contracts.errors import RecordCorrupt
 
 HELD_OUT = "val-core/"
 """Prefix of verl's held-out metrics."""
+TRAINED = "training/global_step"
+"""verl logs it with every training step, and not with an evaluation alone."""
 
 
 class StepMetrics(msgspec.Struct, frozen=True):
@@ -33,9 +37,9 @@ def read_metrics(run: Path) -> list[StepMetrics]:
     lasting: dict[int, StepMetrics] = {}
     for path in sorted(run.glob("metrics*.jsonl"), key=_attempt):
         attempt = _read(path)
-        first = min((entry.step for entry in attempt), default=None)
-        if first is not None:
-            lasting = {step: entry for step, entry in lasting.items() if step < first}
+        first = min((entry.step for entry in attempt), default=math.inf)
+        trained = min((entry.step for entry in attempt if TRAINED in entry.values), default=math.inf)
+        lasting = {step: entry for step, entry in lasting.items() if step <= first and step < trained}
         for entry in attempt:
             before = lasting[entry.step].values if entry.step in lasting else {}
             lasting[entry.step] = StepMetrics(entry.step, {**before, **entry.values})

@@ -16,6 +16,7 @@ from scipy import stats
 
 _RESAMPLES = 10_000
 _SEED = 20261130
+_MAX_DRAWS = 10_000_000
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -90,7 +91,14 @@ def bootstrap_mean(task_means: Sequence[float], confidence: float = 0.95, num_re
     if values.size == 1 or float(values.std()) == 0.0:
         return Estimate(mean, mean, mean, values.size)
     interval = stats.bootstrap(
-        (values,), np.mean, n_resamples=num_resamples, confidence_level=confidence, method="percentile", rng=_SEED
+        (values,),
+        np.mean,
+        n_resamples=num_resamples,
+        # Bounds the memory; the draws are the same in any number of batches.
+        batch=max(1, _MAX_DRAWS // values.size),
+        confidence_level=confidence,
+        method="percentile",
+        rng=_SEED,
     ).confidence_interval
     return Estimate(mean, float(interval.low), float(interval.high), values.size)
 

@@ -194,6 +194,13 @@ class Ledger:
         found = {State(row["state"]): row["n"] for row in rows}
         return {state: found.get(state, 0) for state in State}
 
+    def times(self, state: State) -> dict[str, float]:
+        """When each group last came into a state (Unix seconds), by group id."""
+        rows = self._connection.execute(
+            "SELECT group_id, max(at) AS at FROM history WHERE state = ? GROUP BY group_id", (state,)
+        )
+        return {row["group_id"]: row["at"] for row in rows}
+
     def lost(self, reason: str) -> int:
         """How many groups were refused for a reason."""
         row = self._connection.execute("SELECT count(*) AS n FROM groups WHERE reason = ?", (reason,)).fetchone()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import secrets
 import selectors
 import subprocess
@@ -125,3 +126,32 @@ class VerifierProcess:
 
     def _failure(self, found: str) -> VerifierFailure:
         return VerifierFailure("verification.verdict", expected="a score", found=found, evidence=self.verifier)
+
+
+class VerifierPool:
+    """Processes of one verifier; a request takes one that is free, or waits for it.
+
+    Args:
+        verifier: `module:Class` of a `Verifier`.
+        timeout_seconds: For one score, once a process took it up.
+        num_processes: How many may score at once.
+    """
+
+    def __init__(self, verifier: str, timeout_seconds: float, num_processes: int) -> None:
+        self.processes = [VerifierProcess(verifier, timeout_seconds) for _ in range(num_processes)]
+        self._free: queue.SimpleQueue[VerifierProcess] = queue.SimpleQueue()
+        for process in self.processes:
+            self._free.put(process)
+
+    def score(self, grader: dict[str, Any], final_state: bytes) -> Score:
+        """As `VerifierProcess.score`. Safe to call from any number of threads."""
+        process = self._free.get()
+        try:
+            return process.score(grader, final_state)
+        finally:
+            self._free.put(process)
+
+    def close(self) -> None:
+        """End every process."""
+        for process in self.processes:
+            process.close()

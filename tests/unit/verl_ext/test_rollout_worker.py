@@ -4,10 +4,11 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from ray.exceptions import RayTaskError
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 
-from recipe.agent_contracts.errors import ContractViolation
+from recipe.agent_contracts.errors import ContractViolation, InvalidMeasurement, VerifierFailure
 from recipe.agent_contracts.transition.episode import Episode
 from recipe.agent_contracts.transition.parsers.hermes import HermesParser
 from tests.records import identity
@@ -42,6 +43,11 @@ class Recorder:
 
     def __init__(self):
         self.written = []
+        self.quarantined = []
+        self.blobs = SimpleNamespace(put=lambda data: "sha256:state")
+
+    def quarantine(self, episode, identity, final_state, error):
+        self.quarantined.append(error)
 
     def identity(self, episode, row, validate):
         return identity()
@@ -50,19 +56,41 @@ class Recorder:
         self.written.append((episode.error, reward))
 
 
-def test_an_episode_of_two_policies_is_written_with_both_and_never_scored_or_handed_over():
+def played(first_version, last_version):
     messages = [{"role": "user", "content": "count t"}]
     episode = Episode(CounterEnv(), "t", 0, messages, ByteRenderer(), HermesParser(), limits())
-    for ids, version in ((ADD, 3), (FINISH, 4)):
+    for ids, version in ((ADD, first_version), (FINISH, last_version)):
         episode.stepped(episode.env.step(episode.sampled(ids, [-0.1] * len(ids), version)))
     made = worker()
     made._recorder = Recorder()
-    output = SimpleNamespace(extra_fields={EPISODE: episode})
+    return made, SimpleNamespace(extra_fields={EPISODE: episode})
+
+
+def test_an_episode_of_two_policies_is_written_with_both_and_never_scored_or_handed_over():
+    made, output = played(3, 4)
     with pytest.raises(MixedEpisode, match=r"found \[3, 4\]"):
         asyncio.run(made._hand_over(output, False, {}, {}))
     ((error, reward),) = made._recorder.written
     assert "policy.lease" in error
     assert reward is None
+    assert [type(error) for error in made._recorder.quarantined] == [MixedEpisode]
+
+
+@pytest.mark.parametrize("kind", [VerifierFailure, InvalidMeasurement])
+def test_what_a_reward_worker_raised_is_recorded_as_it_was_raised_there_and_quarantined(kind):
+    made, output = played(3, 3)
+
+    async def compute_score(outputs, kwargs):
+        assert outputs[0].extra_fields["final_state_hash"] == "sha256:state"
+        raise RayTaskError("score", "traceback", kind("verification", "a verdict", "none")).as_instanceof_cause()
+
+    made._compute_score = compute_score
+    with pytest.raises(kind):
+        asyncio.run(made._hand_over(output, True, {}, {}))
+    ((error, reward),) = made._recorder.written
+    assert error == f"{kind.__name__}: [verification] expected a verdict, found none"
+    assert reward is None
+    assert [type(error) for error in made._recorder.quarantined] == [kind]
 
 
 def test_the_first_prompts_of_each_step_are_traced_with_all_siblings():

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +20,10 @@ from recipe.agent_contracts.transition.envs.terminal.dataset import DatasetSize,
 from recipe.agent_contracts.transition.envs.terminal.env import open_task
 from recipe.agent_contracts.transition.episode import Episode
 from recipe.agent_contracts.transition.rendering import ChatTemplateRenderer
+from recipe.agent_contracts.update.leases import LeaseViolation, decode_lease
+from tests.unit.update.leasing import lease
 from verl_ext import launch, scaffold
+from verl_ext.leasing import LEASE, sampler_hash
 from verl_ext.recorder import EpisodeRecorder
 from verl_ext.rollout_worker import ContractAgentLoopWorkerImpl
 
@@ -154,12 +158,20 @@ def worker(config, tokenizer):
     return made
 
 
+def leased(env, info, **changes):
+    env.reset(info["task_id"], info["seed"])
+    sampler = sampler_hash(Sampler(1.0, 1.0, None))
+    promised = {"base_snapshot_id": env.state_hash(), "sampler_config_hash": sampler}
+    return lease("g", **{**promised, **changes})
+
+
 def opened(data, tokenizer, config, change=lambda message: message):
     row = pq.read_table(data / "train.parquet").to_pylist()[0]
     info = row["extra_info"]
     env, task = open_task(info["task"])
     messages = [change(dict(message)) for message in row["prompt"]]
     limits = scaffold.limits_of(task, config.actor_rollout_ref.rollout)
+    row |= {"uid": "g", LEASE: leased(env, info).encode()}
     renderer, parser, shown = ChatTemplateRenderer(tokenizer), scaffold.parser_of(config), None
     return row, Episode(env, info["task_id"], info["seed"], messages, renderer, parser, limits, shown)
 
@@ -194,6 +206,16 @@ def test_the_greedy_sampler_may_not_sample_what_is_trained_on(config, data, toke
     worker(config, tokenizer)._guard(True, greedy, {"extra_info": {"decoding": "greedy"}})(episode)
     with pytest.raises(ContractViolation, match="decoding train"):
         worker(config, tokenizer)._guard(False, greedy, row)(episode)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("group_id", "another"), ("base_snapshot_id", "sha256:b"), ("sampler_config_hash", "sha256:a")]
+)
+def test_an_episode_that_is_not_what_its_group_was_leased_for_samples_nothing(config, data, tokenizer, field, value):
+    row, episode = opened(data, tokenizer, config)
+    row[LEASE] = msgspec.structs.replace(decode_lease(row[LEASE]), **{field: value}).encode()
+    with pytest.raises(LeaseViolation, match=field):
+        worker(config, tokenizer)._guard(False, SENT, row)(episode)
 
 
 def test_the_lock_is_plain_json_that_a_person_can_read(config):
