@@ -26,6 +26,7 @@ from recipe.agent_contracts.update.gradient_mass import length_band, shares, tok
 from recipe.agent_contracts.update.ratios import ratio_report
 from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow
 from recipe.agent_contracts.update.reduction import token_weights, turn_factors, turn_ids
+from recipe.agent_contracts.update.shuffling import shuffled
 from verl_ext.agent_loop import TURN_ANCHORS
 
 LABELS = ("uid", "session_id", "extra_fields", "extra_info")
@@ -64,9 +65,13 @@ class CreditedAdvantages:
         tensors = data.to_padded_tensor()
         mask, episodes = tensors["response_mask"], _episodes(labels, tensors)
         declared = self.config.contract.credit
+        return_of: list[str | None] = [None] * len(episodes)
+        if self.config.contract.evaluation.control == "shuffled_rewards":
+            seed = self.config.contract.evaluation.shuffle_seed
+            episodes, return_of[:] = shuffled(episodes, seed, self.global_steps)
         credited = credit(declared.estimator, declared.group_reward_scale, episodes)
         advantages = _on_tokens(credited, mask)
-        record = self._record(episodes, credited, mask)
+        record = self._record(episodes, return_of, credited, mask)
         record.write(Path(self.config.contract.run.folder))
         metrics.update(_monitor(record, labels, tensors))
         self._require_consistent(metrics)
@@ -101,7 +106,9 @@ class CreditedAdvantages:
         weights = corrected.batch.get("rollout_is_weights", None)
         return {} if weights is None else {"rollout_is_weights": weights}
 
-    def _record(self, episodes: list[Episode], credited: list[np.ndarray], mask: torch.Tensor) -> UpdateRecord:
+    def _record(
+        self, episodes: list[Episode], return_of: list[str | None], credited: list[np.ndarray], mask: torch.Tensor
+    ) -> UpdateRecord:
         declared, weights = self.config.contract, token_weights(self.config.contract.credit.reduction, mask)
         factors = turn_factors(mask) if declared.credit.reduction == "turn_mass_conserving" else None
         rows = []
@@ -117,6 +124,7 @@ class CreditedAdvantages:
                     trajectory_id=episode.trajectory_id,
                     group_id=episode.group_id,
                     episode_return=episode.episode_return,
+                    return_of=return_of[index],
                     advantages=[float(values[0])] if constant else values.tolist(),
                     num_action_tokens=episode.num_tokens,
                     weight=float(weight[0]),
@@ -131,6 +139,8 @@ class CreditedAdvantages:
             reduction=declared.credit.reduction,
             objective=declared["update"].objective,
             kl_beta=declared["update"].kl_beta,
+            control=declared.evaluation.control,
+            shuffle_seed=declared.evaluation.shuffle_seed,
             rows=rows,
         )
 
@@ -174,14 +184,18 @@ def _monitor(record: UpdateRecord, labels: dict[str, list[Any]], tensors: Tensor
         float(token_mass(np.array([row.coefficient(t) for t in range(row.num_action_tokens)]), values).sum())
         for row, values in zip(record.rows, split, strict=False)
     ]
+    # The verified outcome: in an update that shuffled returns, the row's is another episode's.
+    verified = tensors["rm_scores"].double().sum(dim=1).tolist()
     strata = [
         {
-            "outcome": "success" if row.episode_return > 0 else "failure",
+            "outcome": "success" if outcome > 0 else "failure",
             "length": length_band(row.num_action_tokens),
             "turns": str(len(fields[TURN_ANCHORS])),
             "family": info["family"],
         }
-        for row, fields, info in zip(record.rows, labels["extra_fields"], labels["extra_info"], strict=True)
+        for row, outcome, fields, info in zip(
+            record.rows, verified, labels["extra_fields"], labels["extra_info"], strict=True
+        )
     ]
     groups: dict[str, set[float]] = {}
     for row in record.rows:

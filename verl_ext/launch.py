@@ -131,7 +131,8 @@ def run(config: DictConfig) -> None:
             run_ppo(config, task_runner_class=ray.remote(ContractTaskRunner))
         finally:
             ray.shutdown()
-    _require_all_steps(folder, config.trainer.total_training_steps)
+    # A control that only evaluates ends with the evaluation before training, which verl logs as step 0.
+    _require_all_steps(folder, 0 if config.trainer.val_only else config.trainer.total_training_steps)
     report.write_final(config)
 
 

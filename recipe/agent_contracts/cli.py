@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from recipe.agent_contracts.commands import env, gates, ledger, manifest, quarantine, replay, report, runs, trace, why
+from recipe.agent_contracts.commands import (
+    controls,
+    env,
+    gates,
+    ledger,
+    manifest,
+    quarantine,
+    replay,
+    report,
+    runs,
+    trace,
+    why,
+)
 from recipe.agent_contracts.commands.output import RunFolder, console, fail
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
@@ -21,6 +33,8 @@ app.command()(ledger.ledger)
 app.add_typer(quarantine.app, name="quarantine")
 app.command()(why.why)
 app.command()(gates.gates)
+app.command()(controls.controls)
+app.command()(controls.sft_only)
 app.command()(report.report)
 
 

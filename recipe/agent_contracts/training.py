@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from recipe.agent_contracts.config.experiment import EVALUATED_ONLY
 from recipe.agent_contracts.errors import ConfigContradiction
 from recipe.agent_contracts.supervise import Finished, log_tail, run_supervised
 from recipe.agent_contracts.transition.snapshots import write_atomically
@@ -80,6 +81,8 @@ def _run(folder: Path, overrides: list[str], console: Console) -> Finished:
 
 
 def _total_steps(overrides: list[str]) -> int:
+    if any(f"contract.evaluation.control={control}" in overrides for control in EVALUATED_ONLY):
+        return 0
     values = [
         override.partition("=")[2] for override in overrides if override.startswith("trainer.total_training_steps=")
     ]

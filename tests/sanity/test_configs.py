@@ -52,7 +52,7 @@ CONTRACT_KEYS = {
     "credit": "estimator reduction group_reward_scale",
     "update": "objective behavior_policy proximal_policy clip_low clip_high off_policy_weight off_policy_threshold "
     "reference_policy kl_beta optimizer_steps_per_fresh_batch tasks_per_batch",
-    "evaluation": "attempts_per_task seeds retain_suites temporal_cutoff template_disjoint "
+    "evaluation": "control shuffle_seed attempts_per_task seeds retain_suites temporal_cutoff template_disjoint "
     "environment_family_disjoint repository_overlap_audit dedup_rule_version gates_not_applicable",
 }
 """Public: an experiment.yaml that was written once must stay readable. Add keys; do not rename or drop them."""

@@ -17,7 +17,7 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "nightly.sh", tmp_path / "scripts")
-    for path in ("scripts/setup.sh", "scripts/smoke.sh", "venv/bin/python"):
+    for path in ("scripts/setup.sh", "scripts/smoke.sh", "scripts/run_controls.sh", "venv/bin/python"):
         fails = "[[ ! -e broken ]]" if path.endswith("smoke.sh") else "true"
         (tmp_path / path).write_text(f'#!/usr/bin/env bash\necho "{path} $*" >>ran\n{fails}\n')
         (tmp_path / path).chmod(0o755)

@@ -12,7 +12,7 @@ from typing import Any
 
 from recipe.agent_contracts.config.components import replaced_components
 from recipe.agent_contracts.config.contradictions import contradictions
-from recipe.agent_contracts.config.experiment import Experiment, read_experiment
+from recipe.agent_contracts.config.experiment import EVALUATED_ONLY, Experiment, read_experiment
 from recipe.agent_contracts.config.keys import ACTOR, ROLLOUT, Config, lookup, refuse, shown
 from recipe.agent_contracts.update.reduction import VERL_MODES
 
@@ -63,6 +63,7 @@ BINDINGS = (
     Binding("contract.update.kl_beta", f"{ACTOR}.kl_loss_coef"),
     Binding("contract.update.tasks_per_batch", "data.train_batch_size"),
     Binding("contract.evaluation.attempts_per_task", f"{ROLLOUT}.val_kwargs.n"),
+    Binding("contract.evaluation.control", "trainer.val_only", lambda control: control in EVALUATED_ONLY),
 )
 
 

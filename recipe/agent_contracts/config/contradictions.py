@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recipe.agent_contracts.config.experiment import Experiment
+from recipe.agent_contracts.config.experiment import EVALUATED_ONLY, Experiment
 from recipe.agent_contracts.config.keys import ACTOR, MODEL, REF, ROLLOUT, Config, clash, lookup, shown
 from recipe.agent_contracts.config.snapshot_needs import unmet_needs
 from recipe.agent_contracts.config.update_rules import UPDATE_RULES, Rule
 from recipe.agent_contracts.domains import capabilities_of
 from recipe.agent_contracts.transition.parsers import PARSERS
+from recipe.agent_contracts.update.credit import PER_TURN
 
 OPTIM = f"{ACTOR}.optim"
 FP32 = (32, "32", "fp32", "float32")
@@ -82,6 +83,22 @@ def _evaluation_sampling(config: Config, experiment: Experiment) -> Iterator[str
         yield clash(config, key, declared, why, f"Remove the override of {key}; rows say when to decode greedily")
     if not lookup(config, f"{sampler}.do_sample"):
         yield clash(config, f"{sampler}.do_sample", declared, why, f"Set {sampler}.do_sample=true")
+
+
+def _controls(config: Config, experiment: Experiment) -> Iterator[str]:
+    """A control is the null that it is called."""
+    control, seed, evaluation = "contract.evaluation.control", "contract.evaluation.shuffle_seed", experiment.evaluation
+    if (evaluation.control == "shuffled_rewards") != (evaluation.shuffle_seed is not None):
+        why = "rewards are shuffled with a seed, and only in that control"
+        yield clash(config, seed, control, why, f"Set {control}=shuffled_rewards and {seed}=1, or {seed}=null")
+    estimator = "contract.credit.estimator"
+    if evaluation.control == "shuffled_rewards" and experiment.credit.estimator in PER_TURN:
+        why = "returns discounted by an episode's own length have no mean of 0 over permutations: it is not a null"
+        yield clash(config, estimator, control, why, f"Set {estimator}=rloo")
+    before = "trainer.val_before_train"
+    if evaluation.control in EVALUATED_ONLY and not lookup(config, before):
+        why = "verl would train instead of evaluating"
+        yield clash(config, before, control, why, f"Set {before}=true")
 
 
 def _learning_rate(config: Config, experiment: Experiment) -> Iterator[str]:
@@ -178,6 +195,7 @@ RULES: tuple[Rule, ...] = (
     *UPDATE_RULES,
     _behavior_log_probs,
     _evaluation_sampling,
+    _controls,
     _learning_rate,
     _precision,
     _lengths,

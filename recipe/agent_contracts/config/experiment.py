@@ -20,6 +20,8 @@ Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 NotYet: TypeAlias = None
 """A key of the article that this version does not implement: only null is accepted."""
+EVALUATED_ONLY = ("frozen", "sft_only")
+"""Controls that evaluate their initial policy and make no update."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +170,11 @@ class Update:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
+    control: Literal["none", "shuffled_rewards", "frozen", "sft_only"]
+    """What this run is compared as. shuffled_rewards: the null update, with the verified returns permuted within each
+    group before credit. frozen and sft_only evaluate their initial policy and update nothing."""
+    shuffle_seed: int | None
+    """Of shuffled_rewards, and only there."""
     attempts_per_task: Count
     seeds: NotYet
     retain_suites: NotYet

@@ -15,6 +15,8 @@ import msgspec
 
 from recipe.agent_contracts.errors import RecordCorrupt
 
+HELD_OUT = "val-core/"
+"""Prefix of verl's held-out metrics."""
 TRAINED = "training/global_step"
 """verl logs it with every training step, and not with an evaluation alone."""
 

@@ -15,7 +15,9 @@ import zstandard
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.snapshots import write_atomically
 
-UPDATE_SCHEMA = "update-v1"
+UPDATE_SCHEMA = "update-v2"
+BEFORE_CONTROLS = "update-v1"
+"""Still read: no control run was made under it, and that is what its missing fields say."""
 
 
 class UpdateRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +26,9 @@ class UpdateRow(msgspec.Struct, frozen=True, kw_only=True):
     trajectory_id: str
     group_id: str
     episode_return: float
-    """The scalar that the estimator was given for the whole episode."""
+    """The scalar that the estimator was given for the whole episode. It is the verified return of `return_of`."""
+    return_of: str | None = None
+    """Trajectory whose verified return this is, in an update that shuffled them. Null: the episode's own."""
     advantages: list[float]
     """One an action token, in the order in which the episode's turns sampled them; a single entry stands for an episode
     whose tokens all have the same."""
@@ -57,6 +61,10 @@ class UpdateRecord(msgspec.Struct, frozen=True, kw_only=True):
     reduction: str
     objective: str
     kl_beta: float
+    control: str = "none"
+    """`contract.evaluation.control`. With `shuffled_rewards` no row's return is evidence about its own episode."""
+    shuffle_seed: int | None = None
+    """Null: nothing was shuffled."""
     rows: list[UpdateRow]
 
     def write(self, run: Path) -> Path:
@@ -88,7 +96,7 @@ def read_update(run: Path, step: int) -> UpdateRecord:
         record = msgspec.json.decode(content, type=UpdateRecord)
     except (zstandard.ZstdError, msgspec.MsgspecError) as error:
         raise ContractViolation("update.record", "a readable record", str(error), str(path)) from error
-    if record.schema_version != UPDATE_SCHEMA:
+    if record.schema_version not in (UPDATE_SCHEMA, BEFORE_CONTROLS):
         raise ContractViolation("update.record", UPDATE_SCHEMA, record.schema_version, str(path))
     return record
 

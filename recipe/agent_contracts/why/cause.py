@@ -14,16 +14,13 @@ from pathlib import Path
 import msgspec
 
 from recipe.agent_contracts.errors import ContractViolation
-from recipe.agent_contracts.evaluation.logged import StepMetrics, read_metrics
+from recipe.agent_contracts.evaluation.logged import HELD_OUT, StepMetrics, read_metrics
 from recipe.agent_contracts.policy.manifest import PolicyManifest, manifest_path, read_manifest
 from recipe.agent_contracts.policy.registry import Publication, Registry
 from recipe.agent_contracts.transition.trajectory import TurnRecord
 from recipe.agent_contracts.transition.trajectory.find import find_group
 from recipe.agent_contracts.update.ledger import FILE_NAME, GroupRow, Ledger
 from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow, read_update
-
-HELD_OUT = "val-core/"
-"""Prefix of verl's held-out metrics."""
 
 
 class Consequence(msgspec.Struct, frozen=True):

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from recipe.agent_contracts.evaluation.logged import HELD_OUT
 from recipe.agent_contracts.transcript import Line, state_diffs
 from recipe.agent_contracts.transition.replay import Replayer
 from recipe.agent_contracts.transition.trajectory import TurnRecord
 from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow
-from recipe.agent_contracts.why.cause import HELD_OUT, Consequence, EpisodeCause, TokenCause
+from recipe.agent_contracts.why.cause import Consequence, EpisodeCause, TokenCause
 
 _MAX_TEXT_CHARS = 400
 
@@ -88,6 +89,12 @@ def _update_lines(update: UpdateRecord) -> Iterator[Line]:
         f"{update.objective}, {update.estimator}, reduction {update.reduction}, "
         f"group scale {update.group_reward_scale}, KL coefficient {update.kl_beta}",
     )
+    if update.control != "none":
+        yield (
+            "bold yellow",
+            f"control {update.control}, seed {update.shuffle_seed}: returns were permuted within each group, so a "
+            "coefficient says nothing about what its own episode achieved",
+        )
 
 
 def _group_lines(cause: EpisodeCause) -> Iterator[Line]:
@@ -147,9 +154,10 @@ def _direction(coefficient: float) -> Line:
 def _row(row: UpdateRow) -> str:
     low, high = min(row.advantages), max(row.advantages)
     advantage = f"{low:+.4f}" if low == high else f"{low:+.4f} to {high:+.4f}"
+    origin = "" if row.return_of is None else f" (verified for {row.return_of})"
     return (
-        f"{row.trajectory_id}: return {row.episode_return:.4g}, advantage {advantage} x weight {row.weight:.4g} on "
-        f"{row.num_action_tokens} tokens"
+        f"{row.trajectory_id}: return {row.episode_return:.4g}{origin}, advantage {advantage} x weight "
+        f"{row.weight:.4g} on {row.num_action_tokens} tokens"
     )
 
 

@@ -93,6 +93,21 @@ def test_a_sibling_that_was_not_trained_on_is_shown_with_its_end(updated):
     assert "g_1: not in this update, " in result.output
 
 
+def test_a_shuffled_update_says_so_and_names_whose_return_each_row_was_credited_with(updated):
+    run, right, wrong = updated
+    rows = [
+        msgspec.structs.replace(row_of(right, -1.0), episode_return=0.0, return_of="g_1"),
+        msgspec.structs.replace(row_of(wrong, 1.0), episode_return=1.0, return_of="g_0"),
+    ]
+    null = msgspec.structs.replace(record(2, rows), control="shuffled_rewards", shuffle_seed=5)
+    null.write(run)
+    for words in ([], ["--trajectory", "g_0"], ["--trajectory", "g_0", "--token", 0]):
+        output = call(run, "--step", 2, *words).output
+        assert "control shuffled_rewards, seed 5: returns were permuted within each group" in output
+        assert "g_0: return 0 (verified for g_1), advantage -1.0000" in output
+    assert "control" not in call(run, "--step", 1).output
+
+
 def test_the_groups_lease_and_its_fate_are_shown(updated):
     run = updated[0]
     ledger = Ledger(run)

@@ -32,6 +32,25 @@ CONTRADICTIONS = [
     ({f"{ROLLOUT}.val_kwargs.temperature": 0}, "contract.evaluation.attempts_per_task"),
     ({f"{ROLLOUT}.val_kwargs.top_k": 20}, "contract.evaluation.attempts_per_task"),
     ({f"{ROLLOUT}.val_kwargs.do_sample": False}, "contract.evaluation.attempts_per_task"),
+    ({"contract.evaluation.shuffle_seed": 1}, "contract.evaluation.control"),
+    ({"contract.evaluation.control": "shuffled_rewards"}, "contract.evaluation.shuffle_seed"),
+    (
+        {
+            "contract.credit.estimator": "gigpo",
+            "algorithm.adv_estimator": "contract_gigpo",
+            "contract.evaluation.control": "shuffled_rewards",
+            "contract.evaluation.shuffle_seed": 1,
+        },
+        "contract.evaluation.control",
+    ),
+    (
+        {
+            "trainer.val_before_train": False,
+            "trainer.val_only": True,
+            "contract.evaluation.control": "frozen",
+        },
+        "contract.evaluation.control",
+    ),
     ({f"{ACTOR}.optim.lr_scheduler_type": "constant"}, f"{ACTOR}.optim.lr_warmup_steps"),
     ({f"{ACTOR}.optim.zero_indexed_step": True}, f"{ACTOR}.optim.lr_warmup_steps"),
     ({f"{ACTOR}.fsdp_config.mixed_precision.param_dtype": "bf16"}, "trainer.device"),

@@ -1,6 +1,8 @@
 """Update records: what is written is read back, and what is missing or broken is named."""
 
+import msgspec
 import pytest
+import zstandard
 
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow, read_update, read_updates, update_path
@@ -64,9 +66,20 @@ def test_a_damaged_record_is_named_and_never_half_read(tmp_path):
         read_update(tmp_path, 1)
 
 
+def test_a_record_from_before_there_were_controls_is_read_as_none(tmp_path):
+    old = msgspec.to_builtins(msgspec.structs.replace(record(1), schema_version="update-v1"))
+    for owner, added in ((old, ("control", "shuffle_seed")), (old["rows"][0], ("return_of",))):
+        for name in added:
+            del owner[name]
+    path = record(1).write(tmp_path)
+    path.write_bytes(zstandard.ZstdCompressor().compress(msgspec.json.encode(old)))
+    found = read_update(tmp_path, 1)
+    assert (found.control, found.shuffle_seed, found.rows[0].return_of) == ("none", None, None)
+
+
 def test_a_record_of_another_schema_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("recipe.agent_contracts.update.record.UPDATE_SCHEMA", "update-v0")
     record(1).write(tmp_path)
     assert update_path(tmp_path, 1).exists()
-    with pytest.raises(ContractViolation, match="expected update-v0, found update-v1"):
+    with pytest.raises(ContractViolation, match="expected update-v0, found update-v2"):
         read_update(tmp_path, 1)

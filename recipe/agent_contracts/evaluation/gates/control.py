@@ -26,10 +26,17 @@ class ShuffledRewardNull(Gate):
     """With rewards shuffled inside each group, held-out success does not gain (audits/controls.json)."""
 
     id, name, evidence = "G19", "shuffled_reward_null", "audits/controls.json"
-    tolerance = "each shuffle seed: lower bound of the gain not above 0, half-width at most 0.06"
+    tolerance = "each shuffle seed: lower bound of the gain not above 0, half-width at most 0.06, 100 tasks"
     max_half_width = 0.06
+    min_tasks = 100
 
     def finding(self) -> Finding:
+        control = self.run.contract["evaluation"].get("control", "none")
+        if control != "none":
+            # Also keeps a control from ever being a go.
+            return self._not_measured(
+                f"this run is itself a control ({control}); the audit is in the normal arm's folder"
+            )
         audit = self.run.audit("controls")
         arms = {} if audit is None else audit.get("shuffled", {})
         if not arms:
@@ -38,5 +45,8 @@ class ShuffledRewardNull(Gate):
         wide = [seed for seed, gain in arms.items() if (gain["high"] - gain["low"]) / 2 > self.max_half_width]
         if wide:
             return self._not_measured(f"interval wider than +-{self.max_half_width} for seed {wide[0]}")
+        few = [gain["num_tasks"] for gain in arms.values() if gain.get("num_tasks", self.min_tasks) < self.min_tasks]
+        if few:
+            return self._not_measured(f"{min(few)} tasks; at least {self.min_tasks} are asked for")
         gained = [seed for seed, gain in arms.items() if gain["low"] > 0]
         return self._failed(figure, f"seed {gained[0]}") if gained else self._passed(figure)
