@@ -21,8 +21,10 @@ from recipe.agent_contracts.verification.boxes.guarantee import Guarantee
 from recipe.agent_contracts.verification.boxes.interpreter import EXECUTABLE
 from recipe.agent_contracts.verification.boxes.spawner import Launch, spawn
 
-PYTHON = (EXECUTABLE, "-I", "-S", "-B", "-X", "utf8", "-X", "pycache_prefix=/nonexistent")
-"""How Python starts in a box: no site, no user folder, no working folder on the path, no cached bytecode."""
+PYTHON = (EXECUTABLE, "-I", "-S", "-B", "-X", "utf8")
+"""How Python starts in a box: no site, no user folder, no working folder on the path, no bytecode written."""
+PYTHON_FROM_SOURCE = (*PYTHON, "-X", "pycache_prefix=/nonexistent")
+"""The same without reading cached bytecode either, which an agent can forge; slower, as the library is compiled too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +140,7 @@ class Box(ABC):
             GuaranteeUnavailable: by a backend in which no agent code may run.
         """
         limits = limits or Limits()
-        with self._open(argv, files or {}, limits, writable, readable, one_shot=True) as running:
+        with self._open(argv, files or {}, limits, writable, readable, True, subprocess.PIPE) as running:
             ended = capture.communicate(running.process, stdin, limits.seconds, limits.output_bytes)
             status = running.end()
         return Finished(status, ended.stdout, ended.stderr, ended.truncated, ended.timed_out)
@@ -150,12 +152,15 @@ class Box(ABC):
         limits: Limits | None = None,
         *,
         readable: Sequence[Path] = (),
+        keep_stderr: bool = True,
     ) -> Running:
-        """Start a worker that is spoken to over its stdin and stdout; its stderr is the caller's.
+        """Start a worker that is spoken to over its stdin and stdout.
 
-        Args and errors: as for `run`. The caller times it and calls `end`.
+        Args and errors: as for `run`, and `keep_stderr`: whether its stderr is the caller's, or nobody's. The caller
+        times the worker and calls `end`.
         """
-        return self._open(argv, files or {}, limits or Limits(), False, readable, one_shot=False)
+        stderr = None if keep_stderr else subprocess.DEVNULL
+        return self._open(argv, files or {}, limits or Limits(), False, readable, False, stderr)
 
     def _open(
         self,
@@ -165,12 +170,13 @@ class Box(ABC):
         writable: bool,
         readable: Sequence[Path],
         one_shot: bool,
+        stderr: int | None,
     ) -> Running:
         uid = self.new_uid()
         folder = staging.Folder.holding(files, owner=uid if writable else None)
         try:
             launch = self.launch(tuple(argv), folder.path, limits, writable, tuple(readable), one_shot, uid)
-            process = spawn(launch, keep_stderr=one_shot)
+            process = spawn(launch, stderr)
         except BaseException:
             folder.remove()
             raise

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import resource
-import shutil
 import signal
 import sys
 import time
@@ -63,7 +62,8 @@ def _copy(source: str, target: str) -> None:
         for name in folders:
             os.mkdir(f"{below}/{name}")
         for name in files:
-            shutil.copyfile(f"{place}/{name}", f"{below}/{name}")
+            with open(f"{place}/{name}", "rb") as content, open(f"{below}/{name}", "wb") as copy:
+                copy.write(content.read())
 
 
 def _supervise(report: int) -> None:

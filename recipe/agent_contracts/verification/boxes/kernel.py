@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import struct
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 38, 36
@@ -56,7 +55,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def is_supported() -> bool:
     """Whether the numbers here are this machine's."""
-    return platform.machine() == "x86_64"
+    return os.uname().machine == "x86_64"
 
 
 def prctl(option: int, value: int) -> None:
@@ -118,7 +117,7 @@ def seccomp(namespaced: bool) -> None:
         OSError: when the kernel refuses, or its numbers are not known here.
     """
     if not is_supported():
-        raise OSError(errno.ENOSYS, f"no system call numbers for {platform.machine()}")
+        raise OSError(errno.ENOSYS, f"no system call numbers for {os.uname().machine}")
     program = b"".join(_filter(namespaced))
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))

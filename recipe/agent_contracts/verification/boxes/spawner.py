@@ -35,7 +35,7 @@ class Launch:
     """For `enter.main`."""
 
 
-def spawn(launch: Launch, keep_stderr: bool) -> subprocess.Popen[bytes]:
+def spawn(launch: Launch, stderr: int | None) -> subprocess.Popen[bytes]:
     """Start a box and wait until it has been entered.
 
     Raises:
@@ -45,7 +45,7 @@ def spawn(launch: Launch, keep_stderr: bool) -> subprocess.Popen[bytes]:
     command = [*launch.prefix, *launch.python, json.dumps({**launch.orders, "report": report})]
     try:
         try:
-            process = _executor.submit(_popen, command, report, keep_stderr).result()
+            process = _executor.submit(_popen, command, report, stderr).result()
         finally:
             os.close(report)
         message = _entered(status)
@@ -59,12 +59,12 @@ def spawn(launch: Launch, keep_stderr: bool) -> subprocess.Popen[bytes]:
     return process
 
 
-def _popen(command: list[str], report: int, keep_stderr: bool) -> subprocess.Popen[bytes]:
+def _popen(command: list[str], report: int, stderr: int | None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if keep_stderr else None,
+        stderr=stderr,
         env={},  # LD_PRELOAD and PYTHONPATH would reach the launcher itself
         cwd="/",
         pass_fds=(report,),
