@@ -53,7 +53,8 @@ def _confine(orders: dict[str, Any]) -> None:
     if orders["landlock"]:
         kernel.landlock(**orders["landlock"])
     if orders["seccomp"]:
-        kernel.seccomp(namespaced=not orders["landlock"])
+        shared = kernel.WITHOUT_NAMESPACES if orders["landlock"] else {}
+        kernel.seccomp({**kernel.EVERYWHERE, **shared}, own_limits_only=bool(shared))
 
 
 def _copy(source: str, target: str) -> None:

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import struct
+from collections.abc import Mapping
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 38, 36
 LANDLOCK_ABI = 6
@@ -23,7 +24,7 @@ _WRITE = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_RE
 _ON_FILES = _EXECUTE | _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL
 
 # fmt: off
-_EVERYWHERE = {
+EVERYWHERE = {
     "socket": 41, "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "pidfd_getfd": 438,
     "unshare": 272, "setns": 308, "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161,
     "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
@@ -33,7 +34,7 @@ _EVERYWHERE = {
     "clock_settime": 227, "settimeofday": 164, "adjtimex": 159, "clock_adjtime": 305, "quotactl": 179,
 }
 """Denied in every box. `socket` whole: a network namespace does not confine AF_VSOCK."""
-_WITHOUT_NAMESPACES = {
+WITHOUT_NAMESPACES = {
     "mknod": 133, "mknodat": 259, "link": 86, "linkat": 265, "symlink": 88, "symlinkat": 266,
     "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "chown": 92, "fchown": 93, "lchown": 94,
     "fchownat": 260, "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280, "setxattr": 188,
@@ -107,18 +108,19 @@ def _grant(rules: int, path: str, access: int) -> None:
         os.close(place)
 
 
-def seccomp(namespaced: bool) -> None:
-    """Deny the calls that no box needs, in this process and its children.
+def seccomp(denied: Mapping[str, int], own_limits_only: bool = False) -> None:
+    """Deny system calls to this process and its children, and with them every new user namespace.
 
     Args:
-        namespaced: Whether the box has namespaces of its own. Without them, more is denied.
+        denied: Number by name.
+        own_limits_only: Whether the resource limits of other processes are out of reach.
 
     Raises:
-        OSError: when the kernel refuses, or its numbers are not known here.
+        OSError: when the kernel refuses, or the numbers of this architecture are not known.
     """
     if not is_supported():
         raise OSError(errno.ENOSYS, f"no system call numbers for {os.uname().machine}")
-    program = b"".join(_filter(namespaced))
+    program = b"".join(_filter(denied, own_limits_only))
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
     prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -126,7 +128,7 @@ def seccomp(namespaced: bool) -> None:
     _call("seccomp", 317, ctypes.c_uint(set_mode_filter), ctypes.c_uint(0), header)
 
 
-def _filter(namespaced: bool) -> list[bytes]:
+def _filter(denied: Mapping[str, int], own_limits_only: bool) -> list[bytes]:
     def op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
         return struct.pack("HBBI", code, if_true, if_false, value)
 
@@ -143,12 +145,11 @@ def _filter(namespaced: bool) -> list[bytes]:
         op(equal, _CLONE3, 0, 1),  # its flags are behind a pointer; libc falls back to clone
         op(give, _ERRNO | errno.ENOSYS),
     ]
-    denied = {**_EVERYWHERE, **({} if namespaced else _WITHOUT_NAMESPACES)}
     for call in denied.values():
         program += [op(equal, call, 0, 1), op(give, eperm)]
     program += [op(equal, _CLONE, 0, 4), op(load, argument), op(any_bit, _CLONE_NEWUSER, 0, 1), op(give, eperm)]
     program += [op(load, number)]
-    if not namespaced:  # limits of another process of the same user
+    if own_limits_only:
         program += [op(equal, _PRLIMIT, 0, 3), op(load, argument), op(equal, 0, 1), op(give, eperm)]
     return [*program, op(give, _ALLOW)]
 

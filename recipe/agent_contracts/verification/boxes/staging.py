@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,5 +49,7 @@ class Folder:
 
     def remove(self) -> None:
         """Remove the folder and what a box left in it."""
-        # In a box the depth of a tree is the agent's choice: a recursion of Python would end in an error.
-        shutil.rmtree(self.parent, ignore_errors=True)
+        try:
+            shutil.rmtree(self.parent, ignore_errors=True)
+        except RecursionError:  # the depth of a tree is the agent's choice
+            subprocess.run(["rm", "-rf", "--", self.parent], env={"PATH": "/usr/bin:/bin"}, check=False)
