@@ -177,6 +177,8 @@ def main() -> None:
     if probed.held:
         box = Unconfined() if backend is Canonical else backend()
         for attack in ATTACKS:
+            if backend is Canonical and attack.name == "kill_the_supervisor":
+                continue  # with no supervisor in between, it is this process that would be killed
             with things_to_reach_for() as host:
                 result["attacks"][attack.name] = attempt(box, attack, host)
         result["artifacts"] = {} if backend is Canonical else grade(box)

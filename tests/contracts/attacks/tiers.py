@@ -62,7 +62,7 @@ def _outcome(tier: Tier) -> dict[str, Any] | str:
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/tmp"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
