@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from recipe.agent_contracts.errors import VerifierFailure
+from recipe.agent_contracts.errors import GuaranteeUnavailable, VerifierFailure
 from recipe.agent_contracts.verification import strict_json
 from recipe.agent_contracts.verification.boxes.base import PYTHON, Box, Limits, Running
 from recipe.agent_contracts.verification.boxes.choose import open_box
@@ -63,6 +63,9 @@ class TwoBoxGrader:
         function: The function to call.
         limits: Of the candidate; `seconds` is for one case.
         box: Default: the strongest that may run agent code and gives `REQUIRED_BY_DEFAULT`.
+
+    Raises:
+        GuaranteeUnavailable: when there is no such box, or no agent code may run in the one given.
     """
 
     def __init__(self, module: str, function: str, limits: Limits | None = None, box: Box | None = None) -> None:
@@ -70,6 +73,8 @@ class TwoBoxGrader:
         self.function = function
         self.limits = limits or Limits()
         self.box = box or open_box(REQUIRED_BY_DEFAULT | {Guarantee.AGENT_CODE})
+        if Guarantee.AGENT_CODE not in self.box.guarantees:
+            raise GuaranteeUnavailable("verification.two_box", Guarantee.AGENT_CODE, "none", self.box.name)
 
     def judge(self, artifact: Mapping[str, bytes], cases: Sequence[Case]) -> Judgement:
         """Run the hidden cases against an artifact, in boxes made for this scoring.

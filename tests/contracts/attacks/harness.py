@@ -1,7 +1,7 @@
 """Runs every attack against one backend, as the user that this process is, and prints what came of each as JSON.
 
-Run as `python -m tests.contracts.attacks.harness BACKEND [locked]`. `locked` first takes from this process what an
-unprivileged container takes: unshare, mount, setns, chroot, pivot_root.
+Run as `python -m tests.contracts.attacks.harness BACKEND [locked] [grade]`. `locked` first takes from this process what
+an unprivileged container lacks: unshare, mount, setns, chroot, pivot_root. `grade` adds the dishonest artifacts.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def lock() -> None:
 
 def main() -> None:
     name = sys.argv[1]
-    if sys.argv[2:] == ["locked"]:
+    if "locked" in sys.argv:
         lock()
     tempfile.tempdir = tempfile.mkdtemp(prefix="attacks-")
     os.chmod(tempfile.tempdir, 0o711)
@@ -181,7 +181,7 @@ def main() -> None:
                 continue  # with no supervisor in between, it is this process that would be killed
             with things_to_reach_for() as host:
                 result["attacks"][attack.name] = attempt(box, attack, host)
-        result["artifacts"] = {} if backend is Canonical else grade(box)
+        result["artifacts"] = grade(box) if "grade" in sys.argv else {}
     os.rmdir(tempfile.tempdir)  # nothing was left behind
     print(json.dumps(result))
 

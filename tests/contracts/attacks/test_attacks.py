@@ -10,8 +10,8 @@ import pytest
 from recipe.agent_contracts.verification.boxes.choose import BACKENDS
 from recipe.agent_contracts.verification.boxes.guarantee import Guarantee
 from tests.contracts.attacks.artifacts import ARTIFACTS, CASES
-from tests.contracts.attacks.attacks import ATTACKS, NOT_GUARANTEED, Attack
-from tests.contracts.attacks.tiers import TIERS, Tier, outcome
+from tests.contracts.attacks.attacks import ATTACKS, NOT_GUARANTEED, STOPPED_WITHOUT_A_BOX, Attack
+from tests.contracts.attacks.tiers import TIERS, UNCONFINED, Tier, outcome
 
 every_tier = pytest.mark.parametrize("tier", TIERS, ids=lambda tier: tier.name)
 
@@ -47,12 +47,18 @@ def test_an_attack_is_stopped_or_is_in_the_table_of_its_backend(tier: Tier, atta
             )
 
 
-@every_tier
+@pytest.mark.parametrize("tier", [tier for tier in TIERS if tier.grades], ids=lambda tier: tier.name)
 @pytest.mark.parametrize("artifact", ARTIFACTS)
 def test_a_dishonest_artifact_earns_nothing_and_changes_no_later_scoring(tier: Tier, artifact: str):
     passed, failures, honest_afterwards = outcome_or_skip(tier)["artifacts"][artifact]
     assert passed == 0, failures
     assert honest_afterwards == len(CASES)
+
+
+def test_without_a_box_the_attacks_succeed():
+    attempted = outcome_or_skip(UNCONFINED)["attacks"]
+    stopped = {name for name, (succeeded, _) in attempted.items() if not succeeded}
+    assert stopped == STOPPED_WITHOUT_A_BOX.keys()
 
 
 def test_a_locked_container_gets_the_box_that_needs_no_namespace():

@@ -28,16 +28,18 @@ class Tier:
     backend: str
     as_root: bool
     locked: bool = False
+    grades: bool = True
+    """Whether the dishonest artifacts are graded too: once for each kind of box is enough."""
 
 
-UNCONFINED = Tier("unconfined", "canonical", as_root=False)
+UNCONFINED = Tier("unconfined", "canonical", as_root=False, grades=False)
 """No box at all: here the attacks must succeed."""
 TIERS = (
     Tier("bubblewrap_uid", "bubblewrap_uid", as_root=True),
     Tier("bubblewrap", "bubblewrap", as_root=False),
     Tier("landlock", "landlock", as_root=False),
-    Tier("landlock_from_root", "landlock", as_root=True),
-    Tier("landlock_in_a_locked_container", "landlock", as_root=False, locked=True),
+    Tier("landlock_from_root", "landlock", as_root=True, grades=False),
+    Tier("landlock_in_a_locked_container", "landlock", as_root=False, locked=True, grades=False),
 )
 
 
@@ -56,13 +58,14 @@ def _outcome(tier: Tier) -> dict[str, Any] | str:
     if tier.as_root and os.geteuid() != 0:
         return "needs root"
     command = [sys.executable, "-m", "tests.contracts.attacks.harness", tier.backend]
+    command += ["locked"] * tier.locked + ["grade"] * tier.grades
     done = subprocess.run(
-        [*_as_user(tier), *command, *(["locked"] if tier.locked else [])],
+        [*_as_user(tier), *command],
         cwd=REPOSITORY,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/tmp"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -1,8 +1,8 @@
 """The last trusted code of a box: run by path inside it, confines itself as ordered, then becomes the command.
 
-Standard library only, started with -I -S. Its one argument is JSON: what to do, in the order of `_confine`. It reports
-`entered` on a pipe that closes when the command starts, or why it could not. Where there is no pid namespace it stays
-behind as a supervisor that adopts every orphan and ends all of them before it ends itself.
+Standard library only, started with -I -S. From one descriptor it reads its orders, and carries them out in the order of
+`_confine`; on another, a pipe that the start of the command closes, it reports `entered`, or why it could not. Where
+there is no pid namespace it stays behind as a supervisor that adopts every orphan and ends all of them before it ends.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ SWEEP_SECONDS = 2.0
 
 
 def main() -> None:
-    orders = json.loads(sys.argv[1])
-    report = orders["report"]
+    with os.fdopen(int(sys.argv[1]), "rb") as file:
+        orders = json.load(file)
+    report = int(sys.argv[2])
     os.set_inheritable(report, False)
     try:
         if orders["supervise"]:

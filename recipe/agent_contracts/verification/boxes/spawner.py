@@ -14,7 +14,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from recipe.agent_contracts.errors import VerifierFailure
 
@@ -41,16 +41,17 @@ def spawn(launch: Launch, stderr: int | None) -> subprocess.Popen[bytes]:
     Raises:
         VerifierFailure: when it was not entered, with what the launcher said.
     """
-    status, report = os.pipe()
-    command = [*launch.prefix, *launch.python, json.dumps({**launch.orders, "report": report})]
-    try:
+    command = [*launch.prefix, *launch.python]
+    with _file(json.dumps(launch.orders).encode()) as orders:
+        status, report = os.pipe()
         try:
-            process = _executor.submit(_popen, command, report, stderr).result()
+            try:
+                process = _executor.submit(_popen, command, (orders.fileno(), report), stderr).result()
+            finally:
+                os.close(report)
+            message = _entered(status)
         finally:
-            os.close(report)
-        message = _entered(status)
-    finally:
-        os.close(status)
+            os.close(status)
     if message != b"entered":
         process.kill()
         said = process.communicate()[1] or b""
@@ -59,15 +60,23 @@ def spawn(launch: Launch, stderr: int | None) -> subprocess.Popen[bytes]:
     return process
 
 
-def _popen(command: list[str], report: int, stderr: int | None) -> subprocess.Popen[bytes]:
+def _file(content: bytes) -> BinaryIO:
+    """A file without a name: a command line is short and shown to every user."""
+    file = os.fdopen(os.memfd_create("orders"), "w+b")
+    file.write(content)
+    file.seek(0)
+    return file
+
+
+def _popen(command: list[str], descriptors: tuple[int, int], stderr: int | None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        command,
+        [*command, *map(str, descriptors)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
         env={},  # LD_PRELOAD and PYTHONPATH would reach the launcher itself
         cwd="/",
-        pass_fds=(report,),
+        pass_fds=descriptors,
         start_new_session=True,
     )
 
