@@ -1,4 +1,4 @@
-"""The two-box grader: cases are counted, the candidate's failures are its own, the box's failures are the verifier's."""
+"""The two-box grader: the candidate's failures cost it cases, the box's failures are the verifier's."""
 
 import time
 
@@ -15,7 +15,7 @@ NEEDED = REQUIRED_BY_DEFAULT | {Guarantee.AGENT_CODE}
 CASES = [Case([1], 1), Case([2], 4), Case([3], 9)]
 
 pytestmark = pytest.mark.skipif(
-    not any(NEEDED <= choose.probe(backend).held for backend in choose.BACKENDS), reason="no box for agent code here"
+    not any(choose.probe(backend).held >= NEEDED for backend in choose.BACKENDS), reason="no box for agent code here"
 )
 
 
