@@ -11,11 +11,12 @@ import os
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from recipe.agent_contracts.errors import VerifierFailure
 from recipe.agent_contracts.verification.boxes import capture, staging
 from recipe.agent_contracts.verification.boxes.guarantee import Guarantee
 from recipe.agent_contracts.verification.boxes.interpreter import EXECUTABLE
@@ -25,6 +26,10 @@ PYTHON = (EXECUTABLE, "-I", "-S", "-B", "-X", "utf8")
 """How Python starts in a box: no site, no user folder, no working folder on the path, no bytecode written."""
 PYTHON_FROM_SOURCE = (*PYTHON, "-X", "pycache_prefix=/nonexistent")
 """The same without reading cached bytecode either, which an agent can forge; slower, as the library is compiled too."""
+ENTER = (*PYTHON, "-c", "import sys; sys.path.insert(0, sys.argv.pop(1)); from boxes.enter import main; main()")
+"""How the launcher starts; the folder above this package follows, as the box sees it."""
+END_SECONDS = 20.0
+"""For the kernel to end all processes of a box, which takes some milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +71,10 @@ class Running:
     process: subprocess.Popen[bytes]
     grace_seconds: float
     """Time that its supervisor needs to end everything after SIGTERM; 0 where SIGKILL takes all along."""
-    folder: staging.Folder | None = field(default=None)
+    folder: staging.Folder
     """Its files on the host, removed at the end."""
+    first: int | None
+    """`Spawned.first`."""
 
     @property
     def stdin(self) -> IO[bytes]:
@@ -84,7 +91,11 @@ class Running:
         return self.process.poll()
 
     def end(self) -> int:
-        """End everything in the box, wait for it and remove its files. May be called again."""
+        """End everything in the box, wait until nothing of it is alive and remove its files. May be called again.
+
+        Raises:
+            VerifierFailure: when something of it is still alive some seconds later.
+        """
         if self.process.poll() is None and self.grace_seconds:
             self.process.terminate()
             capture.has_ended(self.process, self.grace_seconds)
@@ -93,8 +104,11 @@ class Running:
         status = self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             capture.close(stream)
-        if self.folder is not None:
-            self.folder.remove()
+        first, self.first = self.first, None
+        is_over = first is None or capture.is_over(first, END_SECONDS)
+        self.folder.remove()
+        if not is_over:
+            raise VerifierFailure("verification.box", Guarantee.NO_SURVIVORS, f"processes {END_SECONDS:g} s later")
         return status
 
     def __enter__(self) -> Self:
@@ -176,11 +190,11 @@ class Box(ABC):
         folder = staging.Folder.holding(files, owner=uid if writable else None)
         try:
             launch = self.launch(tuple(argv), folder.path, limits, writable, tuple(readable), one_shot, uid)
-            process = spawn(launch, stderr)
+            spawned = spawn(launch, stderr)
         except BaseException:
             folder.remove()
             raise
-        return Running(process, self.grace_seconds, folder)
+        return Running(spawned.process, self.grace_seconds, folder, spawned.first)
 
     def new_uid(self) -> int | None:
         """The user of the next box, or None for the caller's own."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from recipe.agent_contracts.errors import VerifierFailure
 from recipe.agent_contracts.verification.boxes import namespaces
-from recipe.agent_contracts.verification.boxes.base import PYTHON, Box, Limits, is_root, rlimits
+from recipe.agent_contracts.verification.boxes.base import ENTER, Box, Limits, is_root, rlimits
 from recipe.agent_contracts.verification.boxes.guarantee import Guarantee
 from recipe.agent_contracts.verification.boxes.spawner import Launch
 
@@ -47,7 +47,7 @@ class Bubblewrap(Box):
             "seccomp": True,
             "supervise": False,
         }
-        return Launch(tuple(prefix), (*PYTHON, f"{namespaces.LAUNCHER}/enter.py"), orders)
+        return Launch(tuple(prefix), (*ENTER, namespaces.LAUNCHER), orders, has_pid_namespace=True)
 
     def _check_caller(self) -> None:
         if is_root():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from recipe.agent_contracts.errors import GuaranteeUnavailable
-from recipe.agent_contracts.verification.boxes.base import PYTHON, Box, Limits, rlimits
+from recipe.agent_contracts.verification.boxes.base import ENTER, Box, Limits, rlimits
 from recipe.agent_contracts.verification.boxes.guarantee import Guarantee
 from recipe.agent_contracts.verification.boxes.spawner import Launch
 
@@ -64,4 +64,4 @@ class Canonical(Box):
             "seccomp": False,
             "supervise": False,
         }
-        return Launch((), (*PYTHON, str(_HERE / "enter.py")), orders)
+        return Launch((), (*ENTER, str(_HERE.parent)), orders)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import subprocess
 import time
@@ -40,11 +41,11 @@ def communicate(process: subprocess.Popen[bytes], stdin: bytes, seconds: float, 
         selector.register(process.stdout, selectors.EVENT_READ, "stdout")
         selector.register(process.stderr, selectors.EVENT_READ, "stderr")
         while selector.get_map() and not captured.truncated:
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready and time.monotonic() >= deadline:
+            left = deadline - time.monotonic()
+            if left <= 0:  # asked first: one byte now and then would keep a pipe ready for ever
                 captured.timed_out = True
                 break
-            for key, _ in ready:
+            for key, _ in selector.select(left):
                 if key.data == "stdin":
                     unsent = unsent[_sent(key.fd, unsent) :]
                     is_done = not unsent
@@ -66,6 +67,31 @@ def has_ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(max(0.0, seconds))
     return process.poll() is not None
+
+
+def is_over(process: int, seconds: float) -> bool:
+    """Wait for the process of a descriptor, which is closed, at most `seconds`."""
+    try:
+        return bool(select.select([process], [], [], seconds)[0])
+    finally:
+        os.close(process)
+
+
+def send(stream: IO[bytes], data: bytes, deadline: float) -> bool:
+    """Write all of `data` to a pipe until a time of `time.monotonic`; False when its reader is gone or does not read."""
+    os.set_blocking(stream.fileno(), False)
+    unsent = memoryview(data)
+    while unsent:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([], [stream], [], left)[1]:
+            return False
+        try:
+            unsent = unsent[os.write(stream.fileno(), unsent[:BLOCK_BYTES]) :]
+        except BlockingIOError:
+            continue
+        except BrokenPipeError:
+            return False
+    return True
 
 
 def close(stream: IO[bytes] | None) -> None:

@@ -16,8 +16,7 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import kernel
+from . import kernel  # relative: in a box this folder is all there is of the package
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
 SWEEP_SECONDS = 2.0
@@ -114,6 +113,3 @@ def _descendants() -> list[int]:
         found += [pid for pid, parent in parents.items() if parent == ancestor]
     return found[1:]
 
-
-if __name__ == "__main__":
-    main()

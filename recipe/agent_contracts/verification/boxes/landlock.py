@@ -11,7 +11,7 @@ import secrets
 from pathlib import Path
 
 from recipe.agent_contracts.verification.boxes import interpreter
-from recipe.agent_contracts.verification.boxes.base import PYTHON, Box, Limits, is_root, rlimits
+from recipe.agent_contracts.verification.boxes.base import ENTER, Box, Limits, is_root, rlimits
 from recipe.agent_contracts.verification.boxes.bubblewrap_uid import FIRST_UID, LAST_UID
 from recipe.agent_contracts.verification.boxes.guarantee import Guarantee
 from recipe.agent_contracts.verification.boxes.spawner import Launch
@@ -69,7 +69,7 @@ class Landlock(Box):
             "seccomp": True,
             "supervise": True,
         }
-        return Launch((), (*PYTHON, str(_HERE / "enter.py")), orders)
+        return Launch((), (*ENTER, str(_HERE.parent)), orders)
 
 
 def _tasks_of_this_user() -> int:

@@ -28,8 +28,8 @@ def mounts(folder: Path, writable: bool, readable: tuple[Path, ...], tmpfs_bytes
     options += ["--proc", "/proc", "--dev", "/dev", *_tmpfs("/dev/shm", tmpfs_bytes), *_tmpfs("/tmp", tmpfs_bytes)]
     for path in readable:
         options += _bound(path)
-    for name in ("enter.py", "kernel.py"):
-        options += ["--ro-bind", str(_HERE / name), f"{LAUNCHER}/{name}"]
+    for name in ("__init__.py", "enter.py", "kernel.py"):
+        options += ["--ro-bind", str(_HERE / name), f"{LAUNCHER}/{_HERE.name}/{name}"]
     if writable:
         return [*options, "--ro-bind", str(folder), STAGED, *_tmpfs(WORK, tmpfs_bytes)]
     return [*options, "--ro-bind", str(folder), WORK]

@@ -13,6 +13,7 @@ import select
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -30,34 +31,59 @@ class Launch:
 
     prefix: tuple[str, ...]
     python: tuple[str, ...]
-    """The interpreter with its options, and the path of `enter.py` where the prefix makes it visible."""
+    """`base.ENTER` and the folder above `boxes`, where the prefix makes it visible."""
     orders: dict[str, Any]
     """For `enter.main`."""
+    has_pid_namespace: bool = False
+    """Whether the prefix is a bubblewrap command, which names the first process in the box."""
 
 
-def spawn(launch: Launch, stderr: int | None) -> subprocess.Popen[bytes]:
+@dataclass(frozen=True)
+class Spawned:
+    """A box that has been entered."""
+
+    process: subprocess.Popen[bytes]
+    first: int | None
+    """A descriptor of the first process of its pid namespace. When that has ended, the kernel has ended all others;
+    the launcher, which is outside, may be gone a moment before."""
+
+
+def spawn(launch: Launch, stderr: int | None) -> Spawned:
     """Start a box and wait until it has been entered.
 
     Raises:
         VerifierFailure: when it was not entered, with what the launcher said.
     """
     command = [*launch.prefix, *launch.python]
-    with _file(json.dumps(launch.orders).encode()) as orders:
-        status, report = os.pipe()
-        try:
-            try:
-                process = _executor.submit(_popen, command, (orders.fileno(), report), stderr).result()
-            finally:
-                os.close(report)
-            message = _entered(status)
-        finally:
-            os.close(status)
-    if message != b"entered":
-        process.kill()
-        said = process.communicate()[1] or b""
-        found = (message + b" " + said).decode(errors="replace").strip()[-_MESSAGE_BYTES:]
-        raise VerifierFailure("verification.box", "the box is entered", found or "its launcher ended", command[0])
-    return process
+    with ExitStack() as stack:
+        orders = stack.enter_context(_file(json.dumps(launch.orders).encode()))
+        status, report = _pipe(stack)
+        passed = [orders.fileno(), report.fileno()]
+        if launch.has_pid_namespace:
+            info, info_end = _pipe(stack)
+            command[1:1] = ["--info-fd", str(info_end.fileno())]
+            passed.append(info_end.fileno())
+        process = _executor.submit(_popen, command, passed, stderr).result()
+        report.close()
+        message = _entered(status.fileno())
+        if message == b"entered":
+            return Spawned(process, _first(info.fileno()) if launch.has_pid_namespace else None)
+    process.kill()
+    said = process.communicate()[1] or b""
+    found = (message + b" " + said).decode(errors="replace").strip()[-_MESSAGE_BYTES:]
+    raise VerifierFailure("verification.box", "the box is entered", found or "its launcher ended", command[0])
+
+
+def _first(info: int) -> int | None:
+    try:
+        return os.pidfd_open(json.loads(os.read(info, _MESSAGE_BYTES))["child-pid"])
+    except ProcessLookupError:
+        return None  # the command was a short one, and all has ended
+
+
+def _pipe(stack: ExitStack) -> tuple[BinaryIO, BinaryIO]:
+    read, write = os.pipe()
+    return stack.enter_context(os.fdopen(read, "rb")), stack.enter_context(os.fdopen(write, "wb"))
 
 
 def _file(content: bytes) -> BinaryIO:
@@ -68,15 +94,15 @@ def _file(content: bytes) -> BinaryIO:
     return file
 
 
-def _popen(command: list[str], descriptors: tuple[int, int], stderr: int | None) -> subprocess.Popen[bytes]:
+def _popen(command: list[str], passed: list[int], stderr: int | None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [*command, *map(str, descriptors)],
+        [*command, *map(str, passed[:2])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
         env={},  # LD_PRELOAD and PYTHONPATH would reach the launcher itself
         cwd="/",
-        pass_fds=descriptors,
+        pass_fds=passed,
         start_new_session=True,
     )
 
