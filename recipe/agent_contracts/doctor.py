@@ -16,6 +16,7 @@ from rich.table import Table
 
 from recipe.agent_contracts import __version__
 from recipe.agent_contracts.machine import PLUGIN_GROUP, PLUGIN_NAME, Machine, observe
+from recipe.agent_contracts.verification.boxes.guarantee import MEANING
 
 GIB = 1024**3
 VERL_VERSION = "0.9.1"
@@ -75,6 +76,7 @@ def checks(machine: Machine | None = None) -> list[Check]:
         *_hardware(machine),
         *_surroundings(machine),
         *_guarantees(stack_of(machine)),
+        *_boxes(machine),
     ]
 
 
@@ -236,7 +238,9 @@ def _surroundings(machine: Machine) -> Iterator[Check]:
         name="bubblewrap",
         status=Status.OK,
         found=machine.bubblewrap or "not installed, optional",
-        remedy="" if machine.bubblewrap else "a later sandbox uses it: apt-get install bubblewrap",
+        remedy=""
+        if machine.bubblewrap
+        else "the strongest boxes for verifiers and agent code use it: apt-get install bubblewrap",
     )
     if machine.ray_cluster_file is None:
         yield _judge("ray leftovers", Status.OK, "none")
@@ -262,8 +266,18 @@ def _guarantees(stack: Stack) -> Iterator[Check]:
         else:
             yield _promise(name, Status.WARN, "not run on this stack", "docs/compatibility.md says what was run where")
     yield _promise("the verifier runs in a process of its own", Status.OK, "the agent holds no reference to it")
-    remedy = "until a sandbox ships, give the policy only tools that act in memory"
-    yield _promise("the verifier has an identity and a namespace of its own", Status.WARN, "not yet", remedy)
+
+
+def _boxes(machine: Machine) -> Iterator[Check]:
+    """What isolation gives on this machine, as tried: one row for each guarantee."""
+    unusable = "; ".join(f"{name}: {reason}" for name, reason in machine.boxes.items() if reason)
+    for guarantee, meaning in MEANING.items():
+        backend = machine.box_guarantees.get(guarantee)
+        if backend:
+            yield _promise(f"box {guarantee}", Status.OK, f"{backend}: {meaning}")
+        else:
+            remedy = "docs/sandbox.md says what each backend needs" + (f" ({unusable})" if unusable else "")
+            yield _promise(f"box {guarantee}", Status.WARN, f"no backend here: {meaning}", remedy)
 
 
 def _promise(name: str, status: Status, found: str, remedy: str = "") -> Check:

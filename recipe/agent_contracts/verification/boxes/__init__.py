@@ -1,0 +1,1 @@
+"""Boxes: processes that cannot reach what grades them, each with the list of what it guarantees."""

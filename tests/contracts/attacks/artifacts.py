@@ -1,0 +1,97 @@
+"""Dishonest artifacts for the two-box grader: none computes the square that is asked for, each tries to pass anyway."""
+
+from __future__ import annotations
+
+from recipe.agent_contracts.verification.two_box import Case
+
+CASES = [Case([3], 9), Case([7], 49), Case([2], {"value": [4, 4.0, True, None, "é"]})]
+HONEST = {"solution.py": "def f(x): return {'value': [4, 4.0, True, None, 'é']} if x == 2 else x * x".encode()}
+
+_SAYS = """
+import os
+def say(data):
+    for number in range(1, 16):
+        try: os.write(number, data)
+        except OSError: pass
+def f(x):
+    say({answer})
+    os._exit(0)
+"""
+_WRONG = "def f(x): return 0\n"
+
+
+def _program(source: str) -> dict[str, bytes]:
+    return {"solution.py": source.encode()}
+
+
+def _saying(answer: str) -> dict[str, bytes]:
+    return _program(_SAYS.replace("{answer}", answer))
+
+
+_SELF = "b'{\"id\": %d, ' % ({3: 0, 7: 1, 2: 2}[x]) + "
+
+ARTIFACTS: dict[str, dict[str, bytes]] = {
+    "exit_zero_at_import": _program("import os; os._exit(0)"),
+    "exit_zero_in_the_call": _program("import os\ndef f(x): os._exit(0)"),
+    "equal_to_everything": _program("class E(int):\n    def __eq__(s, o): return True\ndef f(x): return E(0)"),
+    "true_for_one_and_float_for_int": _program(
+        "def f(x): return {3: 9.0, 7: 49.0, 2: {'value': [4.0, 4, 1, 0, 'é']}}[x]"
+    ),
+    "prints_a_result": _program('print(\'{"reward": 1, "passed": 3}\')\n' + _WRONG),
+    "writes_a_verdict_everywhere": _saying('b\'{"passed": 3, "reward": 1.0}\\n\''),
+    "two_answers_at_once": _saying('b\'{"id": 9, "value": 9}\\n\' * 3'),
+    "duplicate_keys": _saying(_SELF + 'b\'"value": 0, "value": %d}\\n\' % (x * x)'),
+    "not_a_number": _saying(_SELF + "b'\"value\": NaN}\\n'"),
+    "infinity_spelt_1e999": _saying(_SELF + "b'\"value\": 1e999}\\n'"),
+    "five_thousand_digits": _saying(_SELF + "b'\"value\": ' + b'1' * 5000 + b'}\\n'"),
+    "nested_too_deep": _saying("b'[' * 50000 + b'\\n'"),
+    "lone_surrogate": _saying(_SELF + 'b\'"value": "\\\\ud800"}\\n\''),
+    "byte_order_mark": _saying("b'\\xef\\xbb\\xbf' + " + _SELF + "b'\"value\": %d}\\n' % (x * x)"),
+    "trailing_text": _saying(_SELF + "b'\"value\": %d} {}\\n' % (x * x)"),
+    "floods_its_output": _program("import os\nwhile True: os.write(1, b'x' * 65536)\n"),
+    "floods_the_pipe": _saying("b'x' * (1 << 20)"),
+    "hangs_at_import": _program("while True: pass"),
+    "searches_memory_for_expectations": _program(
+        "import gc, sys\n"
+        "def f(x):\n"
+        "    for o in gc.get_objects():\n"
+        "        if isinstance(o, dict) and 'expected' in o: return o['expected']\n"
+        "    frame = sys._getframe()\n"
+        "    while frame:\n"
+        "        if 'expected' in frame.f_locals: return frame.f_locals['expected']\n"
+        "        frame = frame.f_back\n"
+    ),
+    "patches_the_protocol": _program(
+        "import json, sys\n"
+        'json.dumps = lambda *a, **k: \'{"id": 0, "value": true, "passed": true}\'\n'
+        "sys.modules['__main__'].main = None\n" + _WRONG
+    ),
+    "plants_conftest_and_plugins": {
+        **_program(_WRONG),
+        "conftest.py": b"def pytest_runtest_makereport(item, call): pass",
+        "pyproject.toml": b"[tool.pytest.ini_options]\naddopts='-p evil'",
+        "sitecustomize.py": b"import os; os._exit(0)",
+        "json.py": b"loads = dumps = lambda *a, **k: {'passed': 3}",
+    },
+    "plants_git_hooks": {
+        **_program(_WRONG),
+        ".git/config": b"[core]\n\tfsmonitor = ./evil.sh\n",
+        ".git/hooks/post-checkout": b"#!/bin/sh\ntouch /tmp/pwned\n",
+    },
+    "leaves_a_daemon_and_files": _program(
+        "import os\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    while True:\n"
+        "        for place in ('/tmp', '/dev/shm', '.'):\n"
+        "            try: open(place + '/solution.py', 'w').write('def f(x): return 0')\n"
+        "            except OSError: pass\n" + _WRONG
+    ),
+    "system_exit_with_success": _program("def f(x): raise SystemExit(0)"),
+    "kills_its_parent": _program("import os, signal\ndef f(x): os.kill(os.getppid(), signal.SIGKILL); os._exit(0)"),
+    "no_such_function": _program("g = 1"),
+    "syntax_error": _program("def f(x) return"),
+}
+
+SLOW = {"floods_its_output", "hangs_at_import"}
+"""Those that end at the time limit: one case shows it."""
