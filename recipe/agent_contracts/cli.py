@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from recipe.agent_contracts.commands import env, gates, ledger, manifest, replay, runs, trace, why
+from recipe.agent_contracts.commands import audit, env, gates, ledger, manifest, replay, runs, trace, why
 from recipe.agent_contracts.commands.output import RunFolder, console, fail
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(audit.app, name="audit")
 app.add_typer(env.app, name="env")
 app.add_typer(manifest.app, name="manifest")
 app.command()(replay.replay)
