@@ -21,12 +21,11 @@ import msgspec
 
 from recipe.agent_contracts.errors import ContractViolation, RecordCorrupt
 from recipe.agent_contracts.transition.trajectory import TurnRecord, episodes
+from recipe.agent_contracts.verification.objective import JUDGE_REJECTED
 
 LABELS = Path("audits") / "human_labels.jsonl"
 FEW_TOKENS = 0.5
 """A success with fewer sampled tokens than this share of the median of its family's successes is suspiciously short."""
-JUDGE_REJECTED = "extra.judge_rejected"
-"""Entry of the reward vector: 1.0 when the judge was asked and rejected the final state."""
 
 
 class Risk(StrEnum):
