@@ -95,7 +95,7 @@ def _episode(scenario: Scenario, session: int, blobs: BlobStore, renderer: ChatT
         episode.stepped(env.step(action))
     state = env.export_state()
     grader = terminal_task.to_json(scenario.grader)
-    score = msgspec.to_builtins(TerminalVerifier().score(json.loads(grader), state))
+    score = TerminalVerifier().score(json.loads(grader), state).vector()
     identity = EpisodeIdentity(
         run_id="benchmark",
         trajectory_id=f"{task.task_id}_{session}",

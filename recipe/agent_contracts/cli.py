@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from recipe.agent_contracts.commands import (
+    audit,
     controls,
     env,
     gates,
@@ -24,6 +25,7 @@ from recipe.agent_contracts.commands.output import RunFolder, console, fail
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(audit.app, name="audit")
 app.add_typer(env.app, name="env")
 app.add_typer(manifest.app, name="manifest")
 app.command()(replay.replay)

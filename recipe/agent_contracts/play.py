@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.console import Console
 
 from recipe.agent_contracts import domains
@@ -85,5 +84,5 @@ def _print_episode(console: Console, number: int, episode: Episode, score: Any) 
         if turn.observation is not None:
             console.print(turn.observation, markup=False, style="cyan")
     console.print("mask " + "".join(map(str, episode.response_mask)), style="dim")
-    vector = "no score (censored)" if score is None else msgspec.to_builtins(score)
+    vector = "no score (censored)" if score is None else score.vector()
     console.print(f"[bold]{episode.termination}[/bold] {vector}")

@@ -16,8 +16,8 @@ from recipe.agent_contracts.transition.actions import Action
 from recipe.agent_contracts.transition.env import Transition
 from recipe.agent_contracts.transition.envs.terminal.env import TerminalEnv, open_task
 from recipe.agent_contracts.transition.envs.terminal.task import TerminalTask
+from recipe.agent_contracts.verification.layers import Verdict
 from recipe.agent_contracts.verification.terminal import TerminalVerifier
-from recipe.agent_contracts.verification.verifier import Score
 
 
 class FaultyEnv(TerminalEnv):
@@ -30,11 +30,11 @@ class FaultyEnv(TerminalEnv):
 
 
 class FaultyVerifier(TerminalVerifier):
-    def score(self, grader: dict[str, Any], final_state: bytes) -> Score:
+    def verify(self, grader: dict[str, Any], final_state: bytes) -> Verdict:
         # The verifier sees no seed, so the test lists the tasks.
         if grader["task_id"] in os.environ["FAULTY_VERIFIER_TASKS"].split(","):
             os._exit(3)
-        return super().score(grader, final_state)
+        return super().verify(grader, final_state)
 
 
 def open_faulty(task_json: str) -> tuple[FaultyEnv, TerminalTask]:

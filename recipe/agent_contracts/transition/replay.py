@@ -116,7 +116,7 @@ class Replayer:
             if verifier not in self._verifiers:
                 self._verifiers[verifier] = VerifierProcess(verifier, self._timeout_seconds)
             grader = json.loads(self._blob(identity.grader_hash))
-            self._scores[key] = msgspec.to_builtins(self._verifiers[verifier].score(grader, state))
+            self._scores[key] = self._verifiers[verifier].score(grader, state).vector()
         return self._scores[key]
 
 

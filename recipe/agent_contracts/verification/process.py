@@ -23,7 +23,12 @@ import msgspec
 from recipe.agent_contracts.canonical import sha256_bytes
 from recipe.agent_contracts.errors import VerifierFailure
 from recipe.agent_contracts.verification import strict_json
+from recipe.agent_contracts.verification.layers import Verdict
 from recipe.agent_contracts.verification.verifier import Score
+
+BACKEND = "process"
+GUARANTEES = ("separate process", "time limit", "fresh process after a failure")
+"""What this backend adds. The process has its parent's rights: it is no sandbox."""
 
 
 class VerifierProcess:
@@ -41,7 +46,11 @@ class VerifierProcess:
         self._lock = threading.Lock()
 
     def score(self, grader: dict[str, Any], final_state: bytes) -> Score:
-        """Score a sealed final state.
+        """The reward vector of a sealed final state; raises as `verify` does."""
+        return self.verify(grader, final_state).score
+
+    def verify(self, grader: dict[str, Any], final_state: bytes) -> Verdict:
+        """Judge a sealed final state.
 
         Raises:
             VerifierFailure: when there is no trustworthy verdict, with the reason.
@@ -94,15 +103,17 @@ class VerifierProcess:
             raise self._failure("an answer that is not an object")
         return decoded
 
-    def _verdict(self, answer: dict[str, Any], nonce: str, state_hash: str) -> Score:
+    def _verdict(self, answer: dict[str, Any], nonce: str, state_hash: str) -> Verdict:
         if answer.get("nonce") != nonce or answer.get("state_hash") != state_hash:
             raise self._failure("an answer to another request")
         if "error" in answer:
             raise self._failure(answer["error"])
         try:
-            return msgspec.convert(answer.get("score"), Score)
+            verdict = msgspec.convert(answer.get("verdict"), Verdict)
         except msgspec.ValidationError as error:
             raise self._failure(f"a malformed score ({error})") from error
+        # What the place guarantees is ours to say, not the verifier's.
+        return msgspec.structs.replace(verdict, backend=BACKEND, guarantees=list(GUARANTEES))
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:

@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+EXTRA = "extra."
+"""Prefix, in the flat vector, of what a task adds to it."""
+
 
 class Score(msgspec.Struct, frozen=True):
     """Reward vector of one episode. Which entry is reward and which is a cost is the experiment's decision."""
@@ -24,12 +27,25 @@ class Score(msgspec.Struct, frozen=True):
     """Tool calls that the environment executed."""
     tamper_detected: float = 0.0
     """Non-zero when the measurement itself was attacked: the episode is quarantined."""
+    extra: dict[str, float] = {}
+    """What this task measures besides."""
+
+    def vector(self) -> dict[str, float]:
+        """The flat form that records, metrics and the trainer carry; an extra entry `x` is named `extra.x`."""
+        entries: dict[str, Any] = msgspec.to_builtins(self)
+        extra = entries.pop("extra")
+        return {**entries, **{EXTRA + name: value for name, value in extra.items()}}
+
+
+TERMS = tuple(name for name in Score.__struct_fields__ if name != "extra")
+"""Entries that every vector has."""
 
 
 class Verifier(Protocol):
     """Scores final states of one environment."""
 
     version: str
+    """Changes whenever the same state and grader could give another score."""
 
     def score(self, grader: dict[str, Any], final_state: bytes) -> Score:
         """Score a final state.

@@ -15,17 +15,18 @@ import msgspec
 
 from recipe.agent_contracts.canonical import sha256_bytes
 from recipe.agent_contracts.domains import load
+from recipe.agent_contracts.verification.layers import verdict_of
 
 
 def serve(verifier: Any, requests: Any, answers: Any) -> None:
-    """Answer requests until the pipe closes. A verifier that raises gives an error answer, never a score."""
+    """Answer requests until the pipe closes. A verifier that raises gives an error answer, never a verdict."""
     for line in requests:
         request = json.loads(line)
         state = request["state"].encode()
         echo = {"nonce": request["nonce"], "state_hash": sha256_bytes(state)}
         try:
-            score = msgspec.to_builtins(verifier.score(request["grader"], state))
-            answer = json.dumps({**echo, "score": score}, allow_nan=False)
+            verdict = msgspec.to_builtins(verdict_of(verifier, request["grader"], state))
+            answer = json.dumps({**echo, "verdict": verdict}, allow_nan=False)
         except Exception as error:  # the boundary: a broken verifier is reported to the parent as such
             answer = json.dumps({**echo, "error": f"{type(error).__name__}: {error}"})
         answers.write(answer.encode() + b"\n")

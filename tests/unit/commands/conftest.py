@@ -61,7 +61,7 @@ def played(blobs: BlobStore, trajectory_id: str, quality: Quality) -> list[TurnR
         records[-1],
         termination_reason=episode.termination,
         final_state_hash=blobs.put(state),
-        reward_components=msgspec.to_builtins(TerminalVerifier().score(json.loads(grader), state)),
+        reward_components=TerminalVerifier().score(json.loads(grader), state).vector(),
     )
     return records
 

@@ -6,43 +6,54 @@ import time
 import pytest
 
 from recipe.agent_contracts.errors import VerifierFailure
-from recipe.agent_contracts.verification.process import VerifierProcess
+from recipe.agent_contracts.verification.layers import LayeredVerifier, Verdict
+from recipe.agent_contracts.verification.process import BACKEND, GUARANTEES, VerifierProcess
 from recipe.agent_contracts.verification.verifier import Score
 
 STATE = b'{"value":1}'
 
 
-class Right:
+class Versioned:
+    version = "test-v1"
+
+
+class Right(Versioned):
     def score(self, grader, final_state):
         print("a verifier may print: it does not reach the pipe")
         return Score(task_success=float(final_state == grader["state"].encode()))
 
 
-class Raises:
+class Raises(Versioned):
     """Case H11: a verifier that fails outside the main thread, or anywhere else."""
 
     def score(self, grader, final_state):
         raise ValueError("signal only works in main thread")
 
 
-class Hangs:
+class Hangs(Versioned):
     def score(self, grader, final_state):
         time.sleep(60)
 
 
-class Dies:
+class Dies(Versioned):
     def score(self, grader, final_state):
         os._exit(3)
 
 
-class AnswersNonsense:
+class AnswersNonsense(Versioned):
     def score(self, grader, final_state):
         return {"reward": 1}
 
 
-class AnswersNaN:
+class AnswersNaN(Versioned):
     def score(self, grader, final_state):
         return Score(task_success=float("nan"))
+
+
+class Boastful(LayeredVerifier[None]):
+    def verify(self, grader, final_state):
+        score = Score(task_success=1.0, extra={"depth": 2.0})
+        return Verdict(score=score, verifier_version="boastful-v1", guarantees=["unbreakable"], backend="moon")
 
 
 def process(verifier, timeout_seconds=20.0):
@@ -100,3 +111,11 @@ def test_after_a_failure_a_fresh_process_serves_the_next_request():
 def test_a_verifier_that_does_not_exist_is_a_failure():
     with pytest.raises(VerifierFailure):
         VerifierProcess("no.such.module:Verifier", 20.0).score({}, STATE)
+
+
+def test_a_verdict_says_where_it_was_given_whatever_the_verifier_claims():
+    boastful = process(Boastful)
+    verdict = boastful.verify({}, STATE)
+    assert (verdict.backend, verdict.guarantees) == (BACKEND, list(GUARANTEES))
+    assert (verdict.verifier_version, verdict.score.extra) == ("boastful-v1", {"depth": 2.0})
+    boastful.close()

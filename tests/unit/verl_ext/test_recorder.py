@@ -88,7 +88,7 @@ def play(recorder, tokenizer, quality, version=0):
     state = env.export_state()
     score = TerminalVerifier().score(json.loads(data["reward_model"]["ground_truth"]), state)
     identity = recorder.identity(episode, data, validate=False)
-    recorder.write(episode, identity, SAMPLING, state, msgspec.to_builtins(score))
+    recorder.write(episode, identity, SAMPLING, state, score.vector())
     return score
 
 
