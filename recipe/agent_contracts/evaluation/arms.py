@@ -39,8 +39,8 @@ MAY_DIFFER = frozenset(
 )
 """Keys in which every arm may differ from the normal one: what it is, how long it trains, where it lies."""
 ENGINE_SEED = "actor_rollout_ref.rollout.seed"
-_MODEL = "actor_rollout_ref.model.path"
-MAY_DIFFER_TOO = {"frozen": {ENGINE_SEED}, "sft_only": {_MODEL}}
+_SERVED_NAME = "actor_rollout_ref.rollout.prometheus.served_model_name"  # verl derives it from the model's path
+MAY_DIFFER_TOO = {"frozen": {ENGINE_SEED}, "sft_only": {"actor_rollout_ref.model.path", _SERVED_NAME}}
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Constraint costs: E[cost] at most a budget d, by a Lagrange multiplier for each (Altman 1999; Tessler et al. 2018).
 
     maximize E[R]  subject to  E[C_i] <= d_i         becomes the return  R - sum_i lambda_i * C_i  with
-    lambda_i <- max(0, lambda_i + lr_i * (mean C_i of the batch - d_i))   once an update   (RCPO: projected ascent on the dual)
+    lambda_i <- max(0, lambda_i + lr_i * (mean C_i of the batch - d_i))   an update   (RCPO: projected dual ascent)
 
 A multiplier that an update used, and the next one, are in the update's record. So they come back with it: a resumed
 run reads them from the last committed step, and nothing else holds them.

@@ -44,6 +44,7 @@ def make_arm(
     """Write one arm's run folder."""
     last = 0 if control in EVALUATED_ONLY else STEPS
     model = folder.parent / "policies" / folder.name / "model"
+    policy = model if control == "sft_only" else Path("cold")
     experiment: dict[str, Any] = {
         "contract": {
             "run": {"folder": str(folder)},
@@ -51,8 +52,8 @@ def make_arm(
             "update": {"kl_beta": kl_beta},
         },
         "actor_rollout_ref": {
-            "model": {"path": str(model if control == "sft_only" else "cold")},
-            "rollout": {"seed": engine_seed},
+            "model": {"path": str(policy)},
+            "rollout": {"seed": engine_seed, "prometheus": {"served_model_name": str(policy)}},
         },
         "trainer": {"total_training_steps": STEPS, "val_only": control in EVALUATED_ONLY},
     }

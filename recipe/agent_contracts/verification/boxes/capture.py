@@ -78,7 +78,7 @@ def is_over(process: int, seconds: float) -> bool:
 
 
 def send(stream: IO[bytes], data: bytes, deadline: float) -> bool:
-    """Write all of `data` to a pipe until a time of `time.monotonic`; False when its reader is gone or does not read."""
+    """Write all of `data` to a pipe by a time of `time.monotonic`; False when its reader is gone or does not read."""
     os.set_blocking(stream.fileno(), False)
     unsent = memoryview(data)
     while unsent:

@@ -112,4 +112,3 @@ def _descendants() -> list[int]:
     for ancestor in found:  # grows while it is read
         found += [pid for pid, parent in parents.items() if parent == ancestor]
     return found[1:]
-
