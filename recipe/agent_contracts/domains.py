@@ -24,6 +24,8 @@ class Domain(msgspec.Struct, frozen=True):
     """`module:function` that gives one task by name, for playing without a data file: f(split, index, seed) -> row."""
     canaries: str | None = None
     """`module:function` that gives final states whose verdict is known: f() -> list[Canary]. None: it has none."""
+    labelled: str | None = None
+    """`module:function` that gives what the verifier's error rates are measured on: f() -> list[LabelledState]."""
     environment_class: str | None = None
     """`module:Class` of the environment, for its capabilities. None: it declares none."""
 
@@ -34,6 +36,7 @@ DOMAINS = {
         verifier="recipe.agent_contracts.verification.terminal:TerminalVerifier",
         find_row="recipe.agent_contracts.transition.envs.terminal.dataset:find_row",
         canaries="recipe.agent_contracts.verification.terminal_canaries:canaries",
+        labelled="recipe.agent_contracts.verification.terminal_labelled:labelled_states",
         environment_class="recipe.agent_contracts.transition.envs.terminal.env:TerminalEnv",
     ),
 }

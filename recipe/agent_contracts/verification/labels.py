@@ -1,9 +1,9 @@
 """Labelled final states: what the error rates of a verifier are measured on, and who says what is right.
 
-A label lists faults, and a state without any is right. Each fault has the entry of the reward vector that must show it,
-so a verifier errs on a wrong state when any fault stays unseen (it may reinforce wrong behaviour), and on a right state
-when it sees one (a success that teaches nothing). Labels never come from the verifier or from the hidden grader's way of
-comparing. Where two sources disagree about a state, the whole set is refused.
+A label lists faults, and a state without any is right. Each fault has the entry of the reward vector that must show
+it. So a verifier errs on a wrong state when any fault stays unseen, which may reinforce wrong behaviour, and on a right
+state when it does not accept it, which teaches nothing. Where two sources disagree about a state, the whole set is
+refused.
 """
 
 from __future__ import annotations

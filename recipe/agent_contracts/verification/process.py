@@ -157,9 +157,13 @@ class VerifierPool:
 
     def score(self, grader: dict[str, Any], final_state: bytes) -> Score:
         """As `VerifierProcess.score`. Safe to call from any number of threads."""
+        return self.verify(grader, final_state).score
+
+    def verify(self, grader: dict[str, Any], final_state: bytes) -> Verdict:
+        """As `VerifierProcess.verify`. Safe to call from any number of threads."""
         process = self._free.get()
         try:
-            return process.score(grader, final_state)
+            return process.verify(grader, final_state)
         finally:
             self._free.put(process)
 

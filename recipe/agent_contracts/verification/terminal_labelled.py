@@ -1,10 +1,9 @@
-"""The labelled states of the domain `terminal`: for every family the same, in every process, without a random choice
-that is not seeded.
+"""The labelled states of the domain `terminal`, the same in every process.
 
-For each task: the right state, a few of its named corruptions in turn, and the ends of two played episodes, one scripted
-like the cold start's demonstrations and one of random actions that are right in part. What is constructed carries the
-constructor's label and the second program's; what is played carries the second program's alone. Task and grader come
-from the shipped generator.
+For each task: the right state, a few of its named corruptions in turn, and the ends of two played episodes, one
+scripted like the cold start's demonstrations and one of random actions that are right in part. What is constructed
+carries the constructor's label and the second program's; what is played carries the second program's alone. Task and
+grader come from the shipped generator.
 """
 
 from __future__ import annotations
@@ -37,7 +36,10 @@ _PARAMETERS = parameters_by_name(list(TOOLS))
 def labelled_states() -> list[LabelledState]:
     """At least 100 right and 300 wrong states of every family; no state of a task is there twice."""
     return [
-        state for tasks in tasks_by_family().values() for index, task in enumerate(tasks) for state in _states(task, index)
+        state
+        for tasks in tasks_by_family().values()
+        for index, task in enumerate(tasks)
+        for state in _states(task, index)
     ]
 
 
@@ -110,7 +112,7 @@ def _at_random(scenario: Scenario, rng: Random) -> list[Action]:
     plan = scenario.blueprint
     paths = [*[plan.target] * 8, *plan.files, "scratch.txt"]
     texts = [*[plan.expected] * 6, plan.near_miss, plan.guess, plan.misdirected, plan.files[plan.target]]
-    actions = []
+    actions: list[Action] = []
     for _ in range(rng.randint(1, MAX_RANDOM_ACTIONS)):
         path = rng.choice(paths)
         if rng.random() < 0.7:
@@ -119,8 +121,9 @@ def _at_random(scenario: Scenario, rng: Random) -> list[Action]:
             old = _slice(plan.files.get(path, plan.expected), rng)
             name, text = "replace_in_file", {"old": old, "new": _slice(plan.expected, rng)}
         actions.append(Action(kind="tool", name=name, args={"path": path, **text}))
-    (last,) = rng.choices(["finish", "abstain", None], [8, 1, 1])
-    return actions if last is None else [*actions, Action(kind=last, name=last, args={})]
+    endings = [Action(kind="finish"), Action(kind="abstain"), None]
+    (last,) = rng.choices(endings, [8, 1, 1])
+    return actions if last is None else [*actions, last]
 
 
 def _slice(text: str, rng: Random) -> str:

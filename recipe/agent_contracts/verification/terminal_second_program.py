@@ -21,8 +21,10 @@ VERSION = "terminal-second-program-v1"
 
 _SEPARATORS = {"ini": "=", "csv": ",", "txt": ": ", "log": " "}
 _REPAIR_WORDS = {"repair", "fix", "broken", "valid", "syntax"}
-_FILLING = set("a and as be change for has in is it make must of one please put right set should take the to".split())
-_FILLING |= {"update", "use", "wrong"}
+_FILLING = (
+    "a and as be change for has in is it make must of one please put right set should take the to update use wrong"
+)
+"""Words that stand around what a text names."""
 
 
 class Answer(NamedTuple):
@@ -90,7 +92,7 @@ def faults(wanted: Answer, files: Mapping[str, str], final_state: bytes) -> list
 
 
 def is_whitespace_only(wanted: Answer, files: Mapping[str, str], final_state: bytes) -> bool:
-    """Whether a state is wrong, but right to a reader who overlooks white space at the ends of lines and within JSON."""
+    """Whether a state is wrong for white space alone: at the ends of lines or the file, or within JSON."""
     state = json.loads(final_state)
     found = state["files"].get(wanted.path)
     if found in (None, wanted.content) or _loosely(wanted.path, found) != _loosely(*wanted):
@@ -163,7 +165,7 @@ def _set_or_drop(asked: Asked, key: str, files: Mapping[str, str]) -> Answer:
     entries = _entries(_kind(path), files[path])
     if {"remove", "delete", "drop"} & set(asked.words) or "should not have" in asked.text:
         return Answer(path, _written(_kind(path), {name: entries[name] for name in entries if name != key}))
-    values = {word for word in asked.words if word != key and word not in _FILLING}
+    values = set(asked.words) - {key, *_FILLING.split()}
     if len(values) != 1:
         raise ValueError(f"not one value is named: {sorted(values)}")
     return Answer(path, _written(_kind(path), {**entries, key: values.pop()}))
