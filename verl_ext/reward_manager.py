@@ -12,7 +12,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
@@ -61,7 +60,7 @@ class ContractRewardManager(RewardManagerBase):
             raise InvalidMeasurement(
                 "verification.tamper", "an untouched measurement", f"tamper_detected={score.tamper_detected}"
             )
-        return {"reward_score": score.task_success, "reward_extra_info": msgspec.to_builtins(score)}
+        return {"reward_score": score.task_success, "reward_extra_info": score.vector()}
 
     def _pool(self, verifier: str) -> VerifierPool:
         if verifier not in self._pools:
