@@ -15,6 +15,8 @@ from recipe.agent_contracts.config.keys import Config, refuse, shown
 from recipe.agent_contracts.config.schema import read_sections
 from recipe.agent_contracts.domains import DOMAINS
 from recipe.agent_contracts.transition.parsers import PARSERS
+from recipe.agent_contracts.verification.boxes.guarantee import Guarantee
+from recipe.agent_contracts.verification.objective import Objective
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -69,6 +71,9 @@ class Environment:
 class Verification:
     timeout_seconds: Seconds
     processes: Count
+    require_guarantees: list[Guarantee]
+    """What a machine must guarantee of the verifier's box, else the run does not start."""
+    objective: Objective
 
 
 @dataclass(frozen=True, kw_only=True)
