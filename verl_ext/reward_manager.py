@@ -10,7 +10,7 @@ import asyncio
 import functools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from omegaconf import OmegaConf
@@ -23,17 +23,24 @@ from recipe.agent_contracts.transition.snapshots import BlobStore
 from recipe.agent_contracts.verification.boxes.guarantee import Guarantee
 from recipe.agent_contracts.verification.canaries import require_canaries
 from recipe.agent_contracts.verification.clean_room import open_room
+from recipe.agent_contracts.verification.judge import Judge, JudgeConfig, judged
+from recipe.agent_contracts.verification.layers import Verdict
 from recipe.agent_contracts.verification.objective import Objective
 from recipe.agent_contracts.verification.process import VerifierPool
 from verl_ext import scaffold
 
+PlainT = TypeVar("PlainT")
 VERDICT = "verdict"
 """Key of the verdict's blob beside the vector. The rollout worker takes it out again."""
 
 
 def objective_of(config: Any) -> Objective:
     """The objective that a run's configuration declares."""
-    return msgspec.convert(OmegaConf.to_container(config.contract.verification.objective), Objective)
+    return _plain(config.contract.verification.objective, Objective)
+
+
+def _plain(node: Any, kind: type[PlainT]) -> PlainT:
+    return msgspec.convert(OmegaConf.to_container(node, resolve=True), kind)
 
 
 class ContractRewardManager(RewardManagerBase):
@@ -51,6 +58,7 @@ class ContractRewardManager(RewardManagerBase):
             room=open_room(frozenset(map(Guarantee, settings.require_guarantees))),
         )
         self._objective = objective_of(config)
+        self._judge = None if settings.judge is None else Judge(_plain(settings.judge, JudgeConfig))
         self._pools: dict[str, VerifierPool] = {}
         domain = domain_of(config.contract.environment.domain)
         require_canaries(domain, self._pool(domain.verifier).score)
@@ -73,7 +81,7 @@ class ContractRewardManager(RewardManagerBase):
         grader = json.loads(row["reward_model"]["ground_truth"])
         final_state = self._sealed(row["tool_extra_fields"]["final_state_hash"])
         verifier = self._pool(domain_of(row["data_source"]).verifier)
-        verdict = await asyncio.to_thread(verifier.verify, grader, final_state)
+        verdict = await asyncio.to_thread(self._verdict, verifier, grader, final_state, row["extra_info"]["task"])
         score = verdict.score
         if score.tamper_detected:
             raise InvalidMeasurement(
@@ -82,6 +90,12 @@ class ContractRewardManager(RewardManagerBase):
         vector = score.vector()
         record = self._blobs.put(msgspec.json.encode(verdict))
         return {"reward_score": self._objective.reward_of(vector), "reward_extra_info": {**vector, VERDICT: record}}
+
+    def _verdict(self, verifier: VerifierPool, grader: dict[str, Any], final_state: bytes, task: str) -> Verdict:
+        verdict = verifier.verify(grader, final_state)
+        if self._judge is None:
+            return verdict
+        return judged(verdict, self._judge, task, final_state, self._blobs.put, self._objective.is_gated_by_judge)
 
     def _pool(self, verifier: str) -> VerifierPool:
         if verifier not in self._pools:
