@@ -20,6 +20,7 @@ INSTALL_REQUIRES = [
     "PyYAML>=6,<7",
     "duckdb>=1.4,<3",
     "fsspec>=2025.3",
+    "httpx>=0.27,<1",
     "jinja2>=3.1,<4",
     "jsonschema>=4.23,<5",
     "markupsafe>=2.1,<4",

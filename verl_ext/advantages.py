@@ -6,9 +6,11 @@ takes the place of `PPOTrainer._compute_advantage`: everything else of verl's st
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 import transfer_queue as tq
@@ -24,10 +26,13 @@ from recipe.agent_contracts.update.consistency import compare
 from recipe.agent_contracts.update.credit import ESTIMATORS, Episode, TurnSpan, credit
 from recipe.agent_contracts.update.gradient_mass import length_band, shares, token_mass
 from recipe.agent_contracts.update.ratios import ratio_report
-from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow
+from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow, multipliers_at
 from recipe.agent_contracts.update.reduction import token_weights, turn_factors, turn_ids
 from recipe.agent_contracts.update.shuffling import shuffled
+from recipe.agent_contracts.verification.constraints import Constraint, constrain
+from recipe.agent_contracts.verification.objective import Objective
 from verl_ext.agent_loop import TURN_ANCHORS
+from verl_ext.reward_manager import objective_of
 
 LABELS = ("uid", "session_id", "extra_fields", "extra_info")
 TENSORS = ("response_mask", "rm_scores", "rollout_log_probs", "old_log_probs")
@@ -64,6 +69,10 @@ class CreditedAdvantages:
         labels = {name: data.pop(name).tolist() for name in LABELS}
         tensors = data.to_padded_tensor()
         mask, episodes = tensors["response_mask"], _episodes(labels, tensors)
+        run, objective = Path(self.config.contract.run.folder), objective_of(self.config)
+        vectors = [fields["reward_extra_info"] for fields in labels["extra_fields"]]
+        constraints = constrain(objective.costs, multipliers_at(run, self.global_steps, objective.costs), vectors)
+        episodes = _valued(episodes, vectors, objective, constraints)
         declared = self.config.contract.credit
         return_of: list[str | None] = [None] * len(episodes)
         if self.config.contract.evaluation.control == "shuffled_rewards":
@@ -71,8 +80,8 @@ class CreditedAdvantages:
             episodes, return_of[:] = shuffled(episodes, seed, self.global_steps)
         credited = credit(declared.estimator, declared.group_reward_scale, episodes)
         advantages = _on_tokens(credited, mask)
-        record = self._record(episodes, return_of, credited, mask)
-        record.write(Path(self.config.contract.run.folder))
+        record = self._record(episodes, return_of, credited, mask, constraints)
+        record.write(run)
         metrics.update(_monitor(record, labels, tensors))
         self._require_consistent(metrics)
         if declared.reduction == "turn_mass_conserving":
@@ -107,7 +116,12 @@ class CreditedAdvantages:
         return {} if weights is None else {"rollout_is_weights": weights}
 
     def _record(
-        self, episodes: list[Episode], return_of: list[str | None], credited: list[np.ndarray], mask: torch.Tensor
+        self,
+        episodes: list[Episode],
+        return_of: list[str | None],
+        credited: list[np.ndarray],
+        mask: torch.Tensor,
+        constraints: dict[str, Constraint],
     ) -> UpdateRecord:
         declared, weights = self.config.contract, token_weights(self.config.contract.credit.reduction, mask)
         factors = turn_factors(mask) if declared.credit.reduction == "turn_mass_conserving" else None
@@ -141,6 +155,7 @@ class CreditedAdvantages:
             kl_beta=declared["update"].kl_beta,
             control=declared.evaluation.control,
             shuffle_seed=declared.evaluation.shuffle_seed,
+            constraints=constraints,
             rows=rows,
         )
 
@@ -161,6 +176,29 @@ def _episodes(labels: dict[str, list[Any]], tensors: TensorDict) -> list[Episode
         turns = [TurnSpan(anchor, size) for anchor, size in zip(anchors, sizes, strict=True)]
         episodes.append(Episode(name, labels["uid"][index], returns[index], turns))
     return episodes
+
+
+def _valued(
+    episodes: list[Episode],
+    vectors: list[dict[str, float]],
+    objective: Objective,
+    constraints: dict[str, Constraint],
+) -> list[Episode]:
+    """Episodes with the declared objective's return, costs included.
+
+    Raises:
+        ContractViolation: ``update.reward`` when verl carries another reward than the vector gives.
+    """
+    multipliers = {term: constraint.multiplier for term, constraint in constraints.items()}
+    for episode, vector in zip(episodes, vectors, strict=True):
+        expected = objective.reward_of(vector)
+        # verl carries rewards as float32.
+        if not math.isclose(episode.episode_return, expected, rel_tol=1e-6, abs_tol=1e-6):
+            raise ContractViolation("update.reward", expected, episode.episode_return, episode.trajectory_id)
+    return [
+        msgspec.structs.replace(episode, episode_return=objective.return_of(vector, multipliers))
+        for episode, vector in zip(episodes, vectors, strict=True)
+    ]
 
 
 def _returns(episodes: list[Episode]) -> list[np.ndarray]:
@@ -207,6 +245,11 @@ def _monitor(record: UpdateRecord, labels: dict[str, list[Any]], tensors: Tensor
         "consistency/k3": found.k3,
         "consistency/episode_log_perplexity": found.episode_log_perplexity,
         "update/zero_variance_groups": sum(len(returns) == 1 for returns in groups.values()) / len(groups),
+        **{
+            f"constraints/{term}/{name}": getattr(constraint, name)
+            for term, constraint in record.constraints.items()
+            for name in ("multiplier", "mean_cost", "budget")
+        },
         **ratio_report(theta - generator, tensors["response_mask"]),
         **shares(masses, strata),
     }

@@ -27,6 +27,7 @@ from recipe.agent_contracts.config.experiment import Experiment
 from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
 from recipe.agent_contracts.training import metrics_path
 from recipe.agent_contracts.transition.snapshots import write_atomically
+from recipe.agent_contracts.verification.clean_room import open_room
 from verl_ext import platform_cpu, plugin, report, scaffold, tracing
 
 PROCESS_ENVIRONMENT = {
@@ -90,6 +91,7 @@ def check(config: DictConfig) -> Experiment:
     preflight.check_model(config.actor_rollout_ref.model.path, config.actor_rollout_ref.model.tokenizer_path)
     preflight.check_data(Path(config.data.train_files), Path(config.data.val_files), experiment)
     _check_prompts(config)
+    open_room(frozenset(experiment.verification.require_guarantees))
     for key in _fixed_ports(config):
         preflight.check_port_free(OmegaConf.select(config, key), key)
     plugin.assert_registered()

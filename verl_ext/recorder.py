@@ -88,8 +88,10 @@ class EpisodeRecorder:
         sampling_params: dict[str, Any],
         final_state: bytes,
         reward: dict[str, float] | None,
+        verdict: str | None = None,
     ) -> None:
-        """Append the episode's turns. The last carries the termination code, the reward vector and the final state."""
+        """Append the episode's turns. The last carries the termination code, the reward vector, the blob of the verdict
+        behind it, and the final state."""
         played_in = self.scaffold(episode, sampling_params)
         turns = episode.turns or [_no_turn(episode)]
         links = context_links([(turn.prompt_token_ids, turn.token_ids) for turn in turns], identity.trajectory_id)
@@ -97,7 +99,14 @@ class EpisodeRecorder:
             self._record(episode, turn, index, link, identity, played_in)
             for index, (turn, link) in enumerate(zip(turns, links, strict=True))
         ]
-        records[-1] = _closed(records[-1], episode, reward, self.blobs.put(final_state))
+        records[-1] = msgspec.structs.replace(
+            records[-1],
+            reward_components=reward,
+            verdict_ref=verdict,
+            final_state_hash=self.blobs.put(final_state),
+            termination_reason=episode.termination,
+            error=episode.error,
+        )
         self.writer.append(records)
 
     def quarantine(self, episode: Episode, identity: EpisodeIdentity, final_state: bytes, error: Exception) -> None:
@@ -169,13 +178,3 @@ def _no_turn(episode: Episode) -> Turn:
     """Stands for an episode that failed before its first token: a record with empty ids and its error."""
     now = time.time()
     return Turn(now, now, episode.prompt_ids, [], [], "", None, episode.base_state, episode.base_state, None, None)
-
-
-def _closed(record: TurnRecord, episode: Episode, reward: dict[str, float] | None, state_hash: str) -> TurnRecord:
-    return msgspec.structs.replace(
-        record,
-        reward_components=reward,
-        final_state_hash=state_hash,
-        termination_reason=episode.termination,
-        error=episode.error,
-    )

@@ -10,18 +10,37 @@ import asyncio
 import functools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from omegaconf import OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from recipe.agent_contracts.domains import domain_of
 from recipe.agent_contracts.errors import InvalidMeasurement, RecordCorrupt, VerifierFailure
 from recipe.agent_contracts.transition.snapshots import BlobStore
+from recipe.agent_contracts.verification.boxes.guarantee import Guarantee
 from recipe.agent_contracts.verification.canaries import require_canaries
+from recipe.agent_contracts.verification.clean_room import open_room
+from recipe.agent_contracts.verification.judge import Judge, JudgeConfig, judged
+from recipe.agent_contracts.verification.layers import Verdict
+from recipe.agent_contracts.verification.objective import Objective
 from recipe.agent_contracts.verification.process import VerifierPool
 from verl_ext import scaffold
+
+PlainT = TypeVar("PlainT")
+VERDICT = "verdict"
+"""Key of the verdict's blob beside the vector. The rollout worker takes it out again."""
+
+
+def objective_of(config: Any) -> Objective:
+    """The objective that a run's configuration declares."""
+    return _plain(config.contract.verification.objective, Objective)
+
+
+def _plain(node: Any, kind: type[PlainT]) -> PlainT:
+    return msgspec.convert(OmegaConf.to_container(node, resolve=True), kind)
 
 
 class ContractRewardManager(RewardManagerBase):
@@ -33,8 +52,13 @@ class ContractRewardManager(RewardManagerBase):
         settings = config.contract.verification
         self._blobs = BlobStore(Path(config.contract.run.folder) / "blobs")
         self._new_pool = functools.partial(
-            VerifierPool, timeout_seconds=settings.timeout_seconds, num_processes=settings.processes
+            VerifierPool,
+            timeout_seconds=settings.timeout_seconds,
+            num_processes=settings.processes,
+            room=open_room(frozenset(map(Guarantee, settings.require_guarantees))),
         )
+        self._objective = objective_of(config)
+        self._judge = None if settings.judge is None else Judge(_plain(settings.judge, JudgeConfig))
         self._pools: dict[str, VerifierPool] = {}
         domain = domain_of(config.contract.environment.domain)
         require_canaries(domain, self._pool(domain.verifier).score)
@@ -46,7 +70,8 @@ class ContractRewardManager(RewardManagerBase):
             data: One episode's rows; the last carries `final_state_hash` in its extra fields.
 
         Returns:
-            `reward_score` (the task's success) and `reward_extra_info` (the whole vector).
+            `reward_score`: what the declared objective makes of the vector, costs apart. `reward_extra_info`:
+            the whole vector, and under `VERDICT` the blob that says how it came about and in what box.
 
         Raises:
             VerifierFailure: no verdict, or the final state is not in the run's blobs.
@@ -56,12 +81,21 @@ class ContractRewardManager(RewardManagerBase):
         grader = json.loads(row["reward_model"]["ground_truth"])
         final_state = self._sealed(row["tool_extra_fields"]["final_state_hash"])
         verifier = self._pool(domain_of(row["data_source"]).verifier)
-        score = await asyncio.to_thread(verifier.score, grader, final_state)
+        verdict = await asyncio.to_thread(self._verdict, verifier, grader, final_state, row["extra_info"]["task"])
+        score = verdict.score
         if score.tamper_detected:
             raise InvalidMeasurement(
                 "verification.tamper", "an untouched measurement", f"tamper_detected={score.tamper_detected}"
             )
-        return {"reward_score": score.task_success, "reward_extra_info": msgspec.to_builtins(score)}
+        vector = score.vector()
+        record = self._blobs.put(msgspec.json.encode(verdict))
+        return {"reward_score": self._objective.reward_of(vector), "reward_extra_info": {**vector, VERDICT: record}}
+
+    def _verdict(self, verifier: VerifierPool, grader: dict[str, Any], final_state: bytes, task: str) -> Verdict:
+        verdict = verifier.verify(grader, final_state)
+        if self._judge is None:
+            return verdict
+        return judged(verdict, self._judge, task, final_state, self._blobs.put, self._objective.is_gated_by_judge)
 
     def _pool(self, verifier: str) -> VerifierPool:
         if verifier not in self._pools:

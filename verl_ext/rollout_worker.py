@@ -31,6 +31,7 @@ from recipe.agent_contracts.update.leases import decode_lease
 from verl_ext import agent_loop, plugin, scaffold, tracing
 from verl_ext.leasing import LEASE, sampler_hash
 from verl_ext.recorder import EpisodeRecorder
+from verl_ext.reward_manager import VERDICT
 
 
 def python_class_of(actor_class: Any) -> type:
@@ -150,8 +151,8 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
             self._recorder.write(episode, identity, sampling_params, final_state, reward=None)
             self._recorder.quarantine(episode, identity, final_state, cause)
             raise
-        reward = output.extra_fields.get("reward_extra_info")
-        self._recorder.write(episode, identity, sampling_params, final_state, reward)
+        reward, verdict = output.extra_fields.get("reward_extra_info"), output.extra_fields.pop(VERDICT, None)
+        self._recorder.write(episode, identity, sampling_params, final_state, reward, verdict)
         self._summarise(episode, identity, output)
         if reward is None:
             raise CensoredEpisode("transition.termination", "an outcome", episode.termination, identity.trajectory_id)
@@ -168,6 +169,7 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
             await self._compute_score([output], kwargs=row)
             span.outputs(**output.extra_fields["reward_extra_info"])
         del output.extra_fields["final_state_hash"]
+        output.extra_fields[VERDICT] = output.extra_fields["reward_extra_info"].pop(VERDICT)
 
     def _require_one_policy(
         self, episode: Episode, identity: EpisodeIdentity, sampling_params: dict[str, Any], carried: str | None

@@ -41,7 +41,7 @@ CONTRACT_KEYS = {
     "policy": "trainable require_manifest lock_scaffold_across_checkpoints parser",
     "environment": "domain train_tasks heldout_tasks step_budget token_budget tool_timeout_seconds "
     "max_observation_chars observation_keeps reset_each_episode snapshot_backend base_snapshot_per_task branching",
-    "verification": "timeout_seconds processes",
+    "verification": "timeout_seconds processes require_guarantees judge objective",
     "records": "compression",
     "rollout": "mode group_size temperature top_p top_k pin_policy_for_full_episode max_version_lag "
     "require_one_behavior_version_per_group in_flight_policy partial_episode_policy require_termination_reason "

@@ -15,6 +15,9 @@ from recipe.agent_contracts.config.keys import Config, refuse, shown
 from recipe.agent_contracts.config.schema import read_sections
 from recipe.agent_contracts.domains import DOMAINS
 from recipe.agent_contracts.transition.parsers import PARSERS
+from recipe.agent_contracts.verification.boxes.guarantee import Guarantee
+from recipe.agent_contracts.verification.judge import JudgeConfig
+from recipe.agent_contracts.verification.objective import JUDGE_REJECTED, Objective
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -69,6 +72,11 @@ class Environment:
 class Verification:
     timeout_seconds: Seconds
     processes: Count
+    require_guarantees: list[Guarantee]
+    """What a machine must guarantee of the verifier's box, else the run does not start."""
+    judge: JudgeConfig | None
+    """None: no judge is asked."""
+    objective: Objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +220,9 @@ def read_experiment(contract: Config) -> tuple[Experiment | None, list[str]]:
     if environment is not None and environment.domain not in DOMAINS:
         key = shown("contract.environment.domain", environment.domain)
         problems.append(f"{key}: no such task domain; known: {', '.join(sorted(DOMAINS))}.")
+    verification = sections.get("verification")
+    if verification is not None and verification.objective.is_gated_by_judge and verification.judge is None:
+        problems.append(f"contract.verification.objective.gates names {JUDGE_REJECTED}, but no judge is configured.")
     policy = sections.get("policy")
     if policy is not None and policy.parser not in PARSERS:
         key = shown("contract.policy.parser", policy.parser)

@@ -22,6 +22,7 @@ from recipe.agent_contracts.policy.scaffold_lock import read_lock
 from recipe.agent_contracts.transition.trajectory import episodes
 from recipe.agent_contracts.update.record import UpdateRecord
 from recipe.agent_contracts.update.shuffling import permutation
+from recipe.agent_contracts.verification.objective import Objective
 
 MAY_DIFFER = frozenset(
     {
@@ -96,19 +97,22 @@ def read_arm(run: Run) -> Arm:
     """
     last, evaluation = _last_step(run), _evaluation(run)
     scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    verified: dict[str, float] = {}
+    verified: dict[str, dict[str, float]] = {}
     unverified = 0
     for turns in episodes(run.folder):
         identity, reward = turns[-1].episode, turns[-1].reward_components
         if identity.partition == "train" and reward is not None:
-            verified[identity.trajectory_id] = reward["task_success"]
+            verified[identity.trajectory_id] = reward
         elif identity.partition == "val" and identity.trainer_step == last:
             if reward is None:
                 unverified += 1
             else:
                 scores[identity.decoding][identity.task_id].append(reward["task_success"])
+    objective = msgspec.convert(run.contract["verification"]["objective"], Objective)
     for update in run.updates:
-        _require_declared_returns(update, evaluation["control"], evaluation["shuffle_seed"], verified, run.folder)
+        multipliers = {term: constraint.multiplier for term, constraint in update.constraints.items()}
+        returns = {name: objective.return_of(vector, multipliers) for name, vector in verified.items()}
+        _require_declared_returns(update, evaluation["control"], evaluation["shuffle_seed"], returns, run.folder)
     report = _sft_report(run) if evaluation["control"] == "sft_only" else None
     return Arm(
         name=run.folder.name,
@@ -174,7 +178,7 @@ def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _require_declared_returns(
-    update: UpdateRecord, control: str, seed: int | None, verified: dict[str, float], run: Path
+    update: UpdateRecord, control: str, seed: int | None, returns: dict[str, float], run: Path
 ) -> None:
     """Each row was credited with the verified return of the episode that the declared control gives it."""
     where = f"{run}, step {update.step}"
@@ -192,7 +196,7 @@ def _require_declared_returns(
             order = permutation(len(names), seed, update.step, group)
             source |= {name: names[index] for name, index in zip(names, order, strict=True)}
     for row in update.rows:
-        expected_return = verified.get(source[row.trajectory_id] or row.trajectory_id)
+        expected_return = returns.get(source[row.trajectory_id] or row.trajectory_id)
         if row.return_of != source[row.trajectory_id] or row.episode_return != expected_return:
             expected = (
                 f"{row.trajectory_id} credited with {expected_return} of {source[row.trajectory_id] or 'its own'}"

@@ -6,7 +6,7 @@ enough to say why a token was pushed up or down: `coefficient` is the factor of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,10 +14,12 @@ import zstandard
 
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.transition.snapshots import write_atomically
+from recipe.agent_contracts.verification.constraints import Constraint, Cost, multipliers_after
 
-UPDATE_SCHEMA = "update-v2"
-BEFORE_CONTROLS = "update-v1"
-"""Still read: no control run was made under it, and that is what its missing fields say."""
+UPDATE_SCHEMA = "update-v3"
+EARLIER = ("update-v1", "update-v2")
+"""Still read: under v1 no control run was made, under both nothing was constrained, and that is what the fields that
+they lack say."""
 
 
 class UpdateRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +28,8 @@ class UpdateRow(msgspec.Struct, frozen=True, kw_only=True):
     trajectory_id: str
     group_id: str
     episode_return: float
-    """The scalar that the estimator was given for the whole episode. It is the verified return of `return_of`."""
+    """The scalar that the estimator was given for the whole episode: the declared objective of its verified reward
+    vector, or of `return_of`'s."""
     return_of: str | None = None
     """Trajectory whose verified return this is, in an update that shuffled them. Null: the episode's own."""
     advantages: list[float]
@@ -65,6 +68,8 @@ class UpdateRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`contract.evaluation.control`. With `shuffled_rewards` no row's return is evidence about its own episode."""
     shuffle_seed: int | None = None
     """Null: nothing was shuffled."""
+    constraints: dict[str, Constraint] = {}
+    """By entry of the reward vector: the multiplier that the returns were priced with, and the next one."""
     rows: list[UpdateRow]
 
     def write(self, run: Path) -> Path:
@@ -96,9 +101,18 @@ def read_update(run: Path, step: int) -> UpdateRecord:
         record = msgspec.json.decode(content, type=UpdateRecord)
     except (zstandard.ZstdError, msgspec.MsgspecError) as error:
         raise ContractViolation("update.record", "a readable record", str(error), str(path)) from error
-    if record.schema_version not in (UPDATE_SCHEMA, BEFORE_CONTROLS):
+    if record.schema_version not in (UPDATE_SCHEMA, *EARLIER):
         raise ContractViolation("update.record", UPDATE_SCHEMA, record.schema_version, str(path))
     return record
+
+
+def multipliers_at(run: Path, step: int, costs: Mapping[str, Cost]) -> dict[str, float]:
+    """The Lagrange multipliers of a step: those that the record of the step before it left.
+
+    Raises:
+        ContractViolation: as `read_update`.
+    """
+    return multipliers_after(costs, read_update(run, step - 1).constraints if costs and step > 1 else None)
 
 
 def recorded_steps(run: Path) -> list[int]:

@@ -1,4 +1,4 @@
-"""Scores final states in a separate process with a time limit, and tells a verdict from a failure to give one.
+"""Scores final states in a verifier's own process, in the clean room, and tells a verdict from a failure to give one.
 
 A verifier that raises, hangs, dies or answers something else than was asked is a `VerifierFailure`; its process is
 ended and a fresh one serves the next request. A failure never becomes reward 0.
@@ -6,14 +6,9 @@ ended and a fresh one serves the next request. A failure never becomes reward 0.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import queue
 import secrets
-import selectors
-import subprocess
-import sys
 import threading
 import time
 from typing import Any
@@ -23,12 +18,14 @@ import msgspec
 from recipe.agent_contracts.canonical import sha256_bytes
 from recipe.agent_contracts.errors import VerifierFailure
 from recipe.agent_contracts.verification import strict_json
+from recipe.agent_contracts.verification.boxes import capture
+from recipe.agent_contracts.verification.boxes.base import Running
+from recipe.agent_contracts.verification.clean_room import CleanRoom, open_room
 from recipe.agent_contracts.verification.layers import Verdict
 from recipe.agent_contracts.verification.verifier import Score
 
-BACKEND = "process"
-GUARANTEES = ("separate process", "time limit", "fresh process after a failure")
-"""What this backend adds. The process has its parent's rights: it is no sandbox."""
+MAX_ANSWER_BYTES = 16 << 20
+"""Of one verdict; a verifier that says more has failed."""
 
 
 class VerifierProcess:
@@ -37,12 +34,14 @@ class VerifierProcess:
     Args:
         verifier: `module:Class` of a `Verifier`.
         timeout_seconds: For one score, start of the process included.
+        room: Where it runs. Default: the strongest that this machine gives.
     """
 
-    def __init__(self, verifier: str, timeout_seconds: float) -> None:
+    def __init__(self, verifier: str, timeout_seconds: float, room: CleanRoom | None = None) -> None:
         self.verifier = verifier
         self.timeout_seconds = timeout_seconds
-        self._process: subprocess.Popen[bytes] | None = None
+        self.room = room or open_room()
+        self._process: Running | None = None
         self._lock = threading.Lock()
 
     def score(self, grader: dict[str, Any], final_state: bytes) -> Score:
@@ -73,26 +72,14 @@ class VerifierProcess:
     def _ask(self, line: bytes) -> dict[str, Any]:
         deadline = time.monotonic() + self.timeout_seconds
         process = self._started()
-        assert process.stdin is not None and process.stdout is not None
+        if not capture.send(process.stdin, line, deadline):
+            raise self._failure("a process that does not read its request")
         try:
-            process.stdin.write(line)
-            process.stdin.flush()
-        except OSError as error:
-            raise self._failure(f"its process is gone ({error})") from error
-        return self._decode(self._read_line(process.stdout.fileno(), deadline))
-
-    def _read_line(self, descriptor: int, deadline: float) -> bytes:
-        answer = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(descriptor, selectors.EVENT_READ)
-            while not answer.endswith(b"\n"):
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise self._failure(f"no verdict within {self.timeout_seconds} s")
-                block = os.read(descriptor, 1 << 16)
-                if not block:
-                    raise self._failure("its process ended without a verdict")
-                answer += block
-        return answer
+            return self._decode(capture.read_line(process.stdout, deadline, MAX_ANSWER_BYTES))
+        except TimeoutError as error:
+            raise self._failure(f"no verdict within {self.timeout_seconds} s") from error
+        except EOFError as error:
+            raise self._failure("its process ended without a verdict") from error
 
     def _decode(self, answer: bytes) -> dict[str, Any]:
         try:
@@ -113,28 +100,19 @@ class VerifierProcess:
         except msgspec.ValidationError as error:
             raise self._failure(f"a malformed score ({error})") from error
         # What the place guarantees is ours to say, not the verifier's.
-        return msgspec.structs.replace(verdict, backend=BACKEND, guarantees=list(GUARANTEES))
+        guarantees = sorted(self.room.guarantees)
+        return msgspec.structs.replace(verdict, backend=self.room.box.name, guarantees=guarantees)
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> Running:
         if self._process is None or self._process.poll() is not None:
-            # A verifier is importable there if it is here, wherever the caller's path came from.
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            command = [sys.executable, "-m", "recipe.agent_contracts.verification.worker", self.verifier]
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
-            )
+            self._end()
+            self._process = self.room.start(self.verifier)
         return self._process
 
     def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
+        if process is not None:
+            process.end()
 
     def _failure(self, found: str) -> VerifierFailure:
         return VerifierFailure("verification.verdict", expected="a score", found=found, evidence=self.verifier)
@@ -147,16 +125,20 @@ class VerifierPool:
         verifier: `module:Class` of a `Verifier`.
         timeout_seconds: For one score, once a process took it up.
         num_processes: How many may score at once.
+        room: As of `VerifierProcess`.
     """
 
-    def __init__(self, verifier: str, timeout_seconds: float, num_processes: int) -> None:
-        self.processes = [VerifierProcess(verifier, timeout_seconds) for _ in range(num_processes)]
+    def __init__(
+        self, verifier: str, timeout_seconds: float, num_processes: int, room: CleanRoom | None = None
+    ) -> None:
+        room = room or open_room()
+        self.processes = [VerifierProcess(verifier, timeout_seconds, room) for _ in range(num_processes)]
         self._free: queue.SimpleQueue[VerifierProcess] = queue.SimpleQueue()
         for process in self.processes:
             self._free.put(process)
 
     def score(self, grader: dict[str, Any], final_state: bytes) -> Score:
-        """As `VerifierProcess.score`. Safe to call from any number of threads."""
+        """As `VerifierProcess.score`."""
         return self.verify(grader, final_state).score
 
     def verify(self, grader: dict[str, Any], final_state: bytes) -> Verdict:

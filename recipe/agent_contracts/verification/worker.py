@@ -1,7 +1,7 @@
 """The verifier's own process: strict JSON lines on a private pipe, one answer for each request.
 
-Run as `python -m recipe.agent_contracts.verification.worker module:Class` by `verification.process`. Whatever the
-verifier prints goes to stderr, so only verdicts travel on the pipe.
+Started by `verification.clean_room` in a box. Whatever the verifier prints goes to stderr, so only verdicts travel
+on the pipe.
 """
 
 from __future__ import annotations
@@ -33,11 +33,8 @@ def serve(verifier: Any, requests: Any, answers: Any) -> None:
         answers.flush()
 
 
-def main() -> None:
+def main(verifier: str) -> None:
+    """Serve a verifier, `module:Class`, on this process's stdin and stdout."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(load(sys.argv[1])(), sys.stdin.buffer, answers)
-
-
-if __name__ == "__main__":
-    main()
+    serve(load(verifier)(), sys.stdin.buffer, answers)

@@ -13,14 +13,16 @@ from pathlib import Path
 
 import msgspec
 
-from recipe.agent_contracts.errors import ContractViolation
+from recipe.agent_contracts.errors import ContractViolation, RecordCorrupt
 from recipe.agent_contracts.evaluation.logged import HELD_OUT, StepMetrics, read_metrics
 from recipe.agent_contracts.policy.manifest import PolicyManifest, manifest_path, read_manifest
 from recipe.agent_contracts.policy.registry import Publication, Registry
+from recipe.agent_contracts.transition.snapshots import BlobStore
 from recipe.agent_contracts.transition.trajectory import TurnRecord
 from recipe.agent_contracts.transition.trajectory.find import find_group
 from recipe.agent_contracts.update.ledger import FILE_NAME, GroupRow, Ledger
 from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow, read_update
+from recipe.agent_contracts.verification.layers import Verdict
 
 
 class Consequence(msgspec.Struct, frozen=True):
@@ -56,6 +58,8 @@ class EpisodeCause(msgspec.Struct, frozen=True):
     """Records of the group by trajectory, also of siblings that were not trained on."""
     manifest: PolicyManifest | None
     """Who sampled it. None: no token was sampled."""
+    verdict: Verdict | None
+    """How its reward vector came about. None: it has none."""
     group: GroupRow | None
     """Lease and fate of its group. None: the run has no ledger."""
 
@@ -110,8 +114,18 @@ def explain_episode(run: Path, update: UpdateRecord, trajectory_id: str) -> Epis
         siblings=[other for other in update.rows if other.group_id == row.group_id],
         episodes=episodes,
         manifest=None if manifest_hash is None else read_manifest(manifest_path(run, manifest_hash)),
+        verdict=_verdict(run, turns[-1].verdict_ref),
         group=_group(run, row.group_id),
     )
+
+
+def _verdict(run: Path, reference: str | None) -> Verdict | None:
+    if reference is None:
+        return None
+    try:
+        return msgspec.json.decode(BlobStore(run / "blobs").get(reference), type=Verdict)
+    except msgspec.MsgspecError as error:
+        raise RecordCorrupt("verification.verdict", "a verdict", str(error), reference) from error
 
 
 def _group(run: Path, group_id: str) -> GroupRow | None:

@@ -12,6 +12,7 @@ from recipe.agent_contracts.transcript import Line, state_diffs
 from recipe.agent_contracts.transition.replay import Replayer
 from recipe.agent_contracts.transition.trajectory import TurnRecord
 from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow
+from recipe.agent_contracts.verification.layers import Verdict
 from recipe.agent_contracts.why.cause import Consequence, EpisodeCause, TokenCause
 
 _MAX_TEXT_CHARS = 400
@@ -131,10 +132,21 @@ def _origin_lines(cause: EpisodeCause) -> Iterator[Line]:
     yield "bold", f"\nepisode {identity.trajectory_id}"
     yield "", f"task {identity.task_id} ({identity.data_source}, {identity.family}), seed {identity.seed}"
     yield "", f"verifier: {_vector(last.reward_components)}"
+    yield from _verdict_lines(cause.verdict)
     yield "dim", f"final state {last.final_state_hash}, grader {identity.grader_hash}"
     if cause.manifest is not None:
         yield "", f"sampled by version {cause.manifest.policy_version}, weights {cause.manifest.weight_checksum}"
         yield "dim", f"manifest {cause.manifest.manifest_hash}, scaffold {cause.manifest.scaffold_hash}"
+
+
+def _verdict_lines(verdict: Verdict | None) -> Iterator[Line]:
+    if verdict is None:
+        return
+    for layer in verdict.layers:
+        outcome = {True: "passed", False: "did not pass", None: "no opinion"}[layer.passed]
+        yield "", f"  {layer.kind} {layer.layer}: {outcome}" + (f" ({layer.detail})" if layer.detail else "")
+    held = ", ".join(verdict.guarantees) or "nothing"
+    yield "dim", f"{verdict.verifier_version} in a box of {verdict.backend}, which guarantees {held}"
 
 
 def _turn_lines(record: TurnRecord, diff: Iterable[str]) -> Iterator[Line]:

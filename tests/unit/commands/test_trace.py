@@ -93,7 +93,7 @@ def test_export_writes_a_parquet_file(run, tmp_path):
 @pytest.mark.parametrize("words", [["ls"], ["show", "g_0"], ["sql", "SELECT 1"], ["export", "out.parquet"]])
 def test_records_of_another_schema_are_refused_by_name(run, words):
     (part,) = (run / "trajectories").iterdir()
-    part.write_text(part.read_text().replace("turn-v3", "turn-v1"))
+    part.write_text(part.read_text().replace("turn-v4", "turn-v1"))
     result = call(words[0], run, *words[1:])
     assert result.exit_code == 2
-    assert "expected turn-v3, found turn-v1" in result.output
+    assert "expected turn-v4, found turn-v1" in result.output

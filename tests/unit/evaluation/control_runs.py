@@ -50,6 +50,9 @@ def make_arm(
             "run": {"folder": str(folder)},
             "evaluation": {"control": control, "shuffle_seed": shuffle_seed, "gates_not_applicable": {}},
             "update": {"kl_beta": kl_beta},
+            "verification": {
+                "objective": {"reward": ["task_success"], "gates": [], "costs": {}, "process_reward_arm": None}
+            },
         },
         "actor_rollout_ref": {
             "model": {"path": str(policy)},

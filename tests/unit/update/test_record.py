@@ -5,7 +5,15 @@ import pytest
 import zstandard
 
 from recipe.agent_contracts.errors import ContractViolation
-from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow, read_update, read_updates, update_path
+from recipe.agent_contracts.update.record import (
+    UpdateRecord,
+    UpdateRow,
+    multipliers_at,
+    read_update,
+    read_updates,
+    update_path,
+)
+from recipe.agent_contracts.verification.constraints import Cost, constrain
 
 
 def row(**changes):
@@ -68,18 +76,31 @@ def test_a_damaged_record_is_named_and_never_half_read(tmp_path):
 
 def test_a_record_from_before_there_were_controls_is_read_as_none(tmp_path):
     old = msgspec.to_builtins(msgspec.structs.replace(record(1), schema_version="update-v1"))
-    for owner, added in ((old, ("control", "shuffle_seed")), (old["rows"][0], ("return_of",))):
+    for owner, added in ((old, ("control", "shuffle_seed", "constraints")), (old["rows"][0], ("return_of",))):
         for name in added:
             del owner[name]
     path = record(1).write(tmp_path)
     path.write_bytes(zstandard.ZstdCompressor().compress(msgspec.json.encode(old)))
     found = read_update(tmp_path, 1)
     assert (found.control, found.shuffle_seed, found.rows[0].return_of) == ("none", None, None)
+    assert found.constraints == {}
+
+
+def test_a_multiplier_comes_back_from_the_step_before(tmp_path):
+    """0.5 is declared; the batch costs 2 on average over a budget of 1, so the next is 0.5 + 0.1 * (2 - 1)."""
+    costs = {"collateral_damage": Cost(budget=1.0, learning_rate=0.1, initial_multiplier=0.5)}
+    assert multipliers_at(tmp_path, 1, costs) == {"collateral_damage": 0.5}
+    vectors = [{"collateral_damage": 4.0}, {"collateral_damage": 0.0}]
+    constraints = constrain(costs, multipliers_at(tmp_path, 1, costs), vectors)
+    msgspec.structs.replace(record(1), constraints=constraints).write(tmp_path)
+    assert multipliers_at(tmp_path, 2, costs) == {"collateral_damage": pytest.approx(0.6)}
+    with pytest.raises(ContractViolation, match="a record of step 2"):
+        multipliers_at(tmp_path, 3, costs)
 
 
 def test_a_record_of_another_schema_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("recipe.agent_contracts.update.record.UPDATE_SCHEMA", "update-v0")
     record(1).write(tmp_path)
     assert update_path(tmp_path, 1).exists()
-    with pytest.raises(ContractViolation, match="expected update-v0, found update-v2"):
+    with pytest.raises(ContractViolation, match="expected update-v0, found update-v3"):
         read_update(tmp_path, 1)

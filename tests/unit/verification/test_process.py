@@ -7,7 +7,7 @@ import pytest
 
 from recipe.agent_contracts.errors import VerifierFailure
 from recipe.agent_contracts.verification.layers import LayeredVerifier, Verdict
-from recipe.agent_contracts.verification.process import BACKEND, GUARANTEES, VerifierProcess
+from recipe.agent_contracts.verification.process import VerifierProcess
 from recipe.agent_contracts.verification.verifier import Score
 
 STATE = b'{"value":1}'
@@ -116,6 +116,7 @@ def test_a_verifier_that_does_not_exist_is_a_failure():
 def test_a_verdict_says_where_it_was_given_whatever_the_verifier_claims():
     boastful = process(Boastful)
     verdict = boastful.verify({}, STATE)
-    assert (verdict.backend, verdict.guarantees) == (BACKEND, list(GUARANTEES))
+    assert (verdict.backend, verdict.guarantees) == (boastful.room.box.name, sorted(boastful.room.guarantees))
+    assert "agent_code" not in verdict.guarantees
     assert (verdict.verifier_version, verdict.score.extra) == ("boastful-v1", {"depth": 2.0})
     boastful.close()

@@ -13,7 +13,7 @@ import msgspec
 from recipe.agent_contracts.transition.observations import ObservationCut
 from recipe.agent_contracts.transition.termination import Termination
 
-SCHEMA_VERSION = "turn-v3"
+SCHEMA_VERSION = "turn-v4"
 FIRST_LINE = "sha256:" + "0" * 64
 """The `previous_hash` of a part's first line."""
 
@@ -109,6 +109,9 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How it was cut for the model. Null: it was not cut."""
     reward_components: dict[str, float] | None = None
     """Null on every turn but the last, and on the last when the verifier gave no verdict or the code is censored."""
+    verdict_ref: str | None = None
+    """Blob of the verdict behind `reward_components`: its layers with their evidence, the verifier's version, and the
+    box that it was given in. Null: as there."""
     final_state_hash: str | None = None
     """Blob of the sealed final state; set on the last turn."""
     termination_reason: Termination | None = None

@@ -72,7 +72,7 @@ def has_ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
 def is_over(process: int, seconds: float) -> bool:
     """Wait for the process of a descriptor, which is closed, at most `seconds`."""
     try:
-        return bool(select.select([process], [], [], seconds)[0])
+        return _is_ready(process, select.POLLIN, seconds)
     finally:
         os.close(process)
 
@@ -83,7 +83,7 @@ def send(stream: IO[bytes], data: bytes, deadline: float) -> bool:
     unsent = memoryview(data)
     while unsent:
         left = deadline - time.monotonic()
-        if left <= 0 or not select.select([], [stream], [], left)[1]:
+        if left <= 0 or not _is_ready(stream.fileno(), select.POLLOUT, left):
             return False
         try:
             unsent = unsent[os.write(stream.fileno(), unsent[:BLOCK_BYTES]) :]
@@ -92,6 +92,31 @@ def send(stream: IO[bytes], data: bytes, deadline: float) -> bool:
         except BrokenPipeError:
             return False
     return True
+
+
+def read_line(stream: IO[bytes], deadline: float, max_bytes: int) -> bytes:
+    """One line of a pipe that carries an answer at a time, with its end.
+
+    Raises:
+        TimeoutError: when it is not whole by a time of `time.monotonic`.
+        EOFError: when the pipe closes before, or the line is longer than `max_bytes`.
+    """
+    blocks: list[bytes] = []
+    while not blocks or not blocks[-1].endswith(b"\n"):
+        left = deadline - time.monotonic()
+        if left <= 0 or not _is_ready(stream.fileno(), select.POLLIN, left):
+            raise TimeoutError
+        blocks.append(os.read(stream.fileno(), BLOCK_BYTES))
+        if not blocks[-1] or sum(map(len, blocks)) > max_bytes:
+            raise EOFError
+    return b"".join(blocks)
+
+
+def _is_ready(descriptor: int, event: int, seconds: float) -> bool:
+    """Wait for a descriptor of any number, which select(2) cannot."""
+    poll = select.poll()
+    poll.register(descriptor, event)
+    return bool(poll.poll(seconds * 1000))
 
 
 def close(stream: IO[bytes] | None) -> None:

@@ -68,6 +68,6 @@ def test_a_torn_last_line_is_not_given(tmp_path):
 
 def test_another_schema_is_refused_by_name(tmp_path):
     path = write(tmp_path, [turn_record("g_0")])
-    path.write_text(path.read_text().replace("turn-v3", "turn-v1"))
-    with pytest.raises(RecordCorrupt, match="expected turn-v3, found turn-v1"):
+    path.write_text(path.read_text().replace("turn-v4", "turn-v1"))
+    with pytest.raises(RecordCorrupt, match="expected turn-v4, found turn-v1"):
         find_group(tmp_path, "g")

@@ -68,7 +68,7 @@ def test_a_damaged_frame_is_corrupt_and_not_torn(tmp_path):
 
 def test_a_line_that_is_no_record_is_corrupt(tmp_path):
     path = write(tmp_path, [turn_record(turn=0)])
-    path.write_bytes(path.read_bytes() + b'{"schema_version": "turn-v3"}\n')
+    path.write_bytes(path.read_bytes() + b'{"schema_version": "turn-v4"}\n')
     with pytest.raises(RecordCorrupt, match="missing required field"):
         list(read_part(path))
 
@@ -76,8 +76,8 @@ def test_a_line_that_is_no_record_is_corrupt(tmp_path):
 @pytest.mark.parametrize("fields", ['"prompt_token_ids":[1]', '"context_new_token_ids":[1]'])
 def test_a_line_of_another_schema_is_refused_by_name(tmp_path, fields):
     path = write(tmp_path, [turn_record(turn=0)])
-    path.write_text(path.read_text().replace("turn-v3", "turn-v1").replace('"context_new_token_ids":[1]', fields))
-    with pytest.raises(RecordCorrupt, match=r"\[transition.schema\] expected turn-v3, found turn-v1"):
+    path.write_text(path.read_text().replace("turn-v4", "turn-v1").replace('"context_new_token_ids":[1]', fields))
+    with pytest.raises(RecordCorrupt, match=r"\[transition.schema\] expected turn-v4, found turn-v1"):
         list(read_part(path))
 
 
