@@ -28,13 +28,14 @@ def verifier(
     Without a run every shipped domain is judged. With a run: its domain, its human labels too, and the result goes into
     its audits/verifier.json, where gate G17 reads it.
     """
-    from recipe.agent_contracts.evaluation.verifier_audit import FILE, write_audit
+    from recipe.agent_contracts.evaluation.verifier_audit import FILE, require_same_verifier, write_audit
 
     passed = True
     for name in _domains(run):
         try:
             found = _judged(name, run)
             if run is not None:
+                require_same_verifier(run, found)
                 write_audit(run / FILE, found)
             if out is not None:
                 write_audit(out / f"verifier-{name}.json", found)

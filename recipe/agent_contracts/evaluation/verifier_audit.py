@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 
 from recipe.agent_contracts.domains import Domain, load
-from recipe.agent_contracts.errors import VerifierFailure
+from recipe.agent_contracts.errors import ContractViolation, VerifierFailure
 from recipe.agent_contracts.evaluation.statistics import wilson
-from recipe.agent_contracts.transition.snapshots import write_atomically
+from recipe.agent_contracts.transition.snapshots import BlobStore, write_atomically
+from recipe.agent_contracts.transition.trajectory import episodes
 from recipe.agent_contracts.verification.human_labelled import HumanLabelled
 from recipe.agent_contracts.verification.labels import LabelledState, hash_of, is_wrong_about, require_agreement
 from recipe.agent_contracts.verification.layers import Verdict
@@ -136,6 +137,27 @@ def audit_verifier(
         disputed=human.disputed,
         first_failure=first_failure,
     )
+
+
+def require_same_verifier(run: Path, audit: VerifierAudit) -> None:
+    """Refuse an audit of another verifier than the one that judged a run's episodes; one that never answered is any.
+
+    Raises:
+        ContractViolation: ``evaluation.verifier_audit`` when a recorded verdict is of another version; `RecordCorrupt`
+            when records or blobs are damaged.
+    """
+    blobs = BlobStore(run / "blobs")
+    references = {turns[-1].verdict_ref for turns in episodes(run)} - {None}
+    verdicts = (msgspec.json.decode(blobs.get(str(reference)), type=Verdict) for reference in references)
+    others = sorted({verdict.verifier_version for verdict in verdicts} - {audit.verifier_version})
+    if others and audit.verifier_version:
+        raise ContractViolation(
+            "evaluation.verifier_audit",
+            expected=f"a run judged by {audit.verifier_version}",
+            found=f"verdicts of {', '.join(others)}",
+            evidence=str(run),
+            remedy="audit it with the code that judged it: a run's error rates are those of its own verifier",
+        )
 
 
 def write_audit(path: Path, audit: VerifierAudit) -> None:

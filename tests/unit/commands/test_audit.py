@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -11,9 +12,13 @@ from recipe.agent_contracts.domains import DOMAINS
 from recipe.agent_contracts.evaluation.gates.base import Run, Status
 from recipe.agent_contracts.evaluation.gates.control import VerifierErrorRates
 from recipe.agent_contracts.evaluation.report.measured import VerifierAudit
+from recipe.agent_contracts.transition.snapshots import BlobStore
 from recipe.agent_contracts.verification.audit_queue import LABELS
+from recipe.agent_contracts.verification.layers import Verdict
 from recipe.agent_contracts.verification.terminal import TerminalVerifier
+from recipe.agent_contracts.verification.verifier import Score
 from tests import verifiers
+from tests.unit.commands.conftest import write
 
 
 def call(*arguments):
@@ -97,6 +102,18 @@ def test_a_label_needs_a_name_and_an_episode_of_the_run(experiment):
 
 def test_a_label_says_right_or_wrong(experiment):
     assert call("label", experiment, "g_0", "--by", "Ada").exit_code == 2
+
+
+def test_a_run_that_another_version_judged_is_refused(shipped, recorded):
+    folder, (turns, _) = recorded
+    (folder / "experiment.yaml").write_text(yaml.safe_dump({"contract": {"environment": {"domain": "terminal"}}}))
+    verdict = Verdict(score=Score(task_success=1.0), verifier_version="terminal-verifier-v0")
+    reference = BlobStore(folder / "blobs").put(msgspec.json.encode(verdict))
+    write(folder, [*turns[:-1], msgspec.structs.replace(turns[-1], verdict_ref=reference)])
+    result = call("verifier", folder)
+    assert result.exit_code == 2, result.output
+    assert "verdicts of terminal-verifier-v0" in result.output
+    assert Run(folder).audit("verifier") is None
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
