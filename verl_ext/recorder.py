@@ -50,7 +50,13 @@ class EpisodeRecorder:
         """What an episode is sampled in, from the live objects of this process."""
         sampler = scaffold.sampler(sampling_params, self.rollout)
         return self._builder.build(
-            episode.messages, episode.tools, episode.parser, episode.limits, episode.observation_limit, sampler
+            episode.messages,
+            episode.tools,
+            episode.parser,
+            episode.limits,
+            episode.observation_limit,
+            sampler,
+            episode.oracle_tools,
         )
 
     def require_locked(self, episode: Episode, key: str, sampling_params: dict[str, Any]) -> None:

@@ -213,9 +213,11 @@ def of_row(config: Any, build: ScaffoldBuilder, row: dict[str, Any], messages: A
     rollout, info = config.actor_rollout_ref.rollout, row["extra_info"]
     env, task = domains.load(domains.domain_of(row["data_source"]).environment)(info["task"])
     env.reset(info["task_id"], info["seed"])
-    tools = [tool.as_openai() for tool in env.tools()]
+    schemas = env.tools()
+    tools, oracles = [tool.as_openai() for tool in schemas], [tool.name for tool in schemas if tool.is_oracle]
     limits, chosen = limits_of(task, rollout), declared_sampler(rollout, key)
-    scaffold = build.build(list(messages), tools, parser_of(config), limits, observation_limit_of(config), chosen)
+    shown = observation_limit_of(config)
+    scaffold = build.build(list(messages), tools, parser_of(config), limits, shown, chosen, oracles)
     return scaffold, env.state_hash()
 
 

@@ -62,14 +62,16 @@ class ScaffoldBuilder:
         limits: Limits,
         observation_limit: ObservationLimit | None,
         sampler: Sampler,
+        oracle_tools: Sequence[str] = (),
     ) -> Scaffold:
-        """The scaffold of an episode that starts with `messages` and may call `tools`."""
+        """The scaffold of an episode that starts with `messages` and may call `tools`, some of which are oracles."""
         system = [dict(message) for message in messages if message["role"] == "system"]
         # Not canonical: the order of a schema's keys may be visible to the model.
         settings = msgspec.to_builtins([limits, observation_limit, sampler])
-        key = json.dumps([system, tools, parser.version, settings]).encode()
+        key = json.dumps([system, tools, list(oracle_tools), parser.version, settings]).encode()
         if key not in self._built:
-            self._built[key] = self._build(system, tools, parser, limits, observation_limit, sampler)
+            found = self._build(system, tools, parser, limits, observation_limit, sampler)
+            self._built[key] = msgspec.structs.replace(found, oracle_tools=tuple(oracle_tools))
         return self._built[key]
 
     def _build(

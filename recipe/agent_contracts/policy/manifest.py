@@ -17,7 +17,7 @@ from recipe.agent_contracts.canonical import canonical_json, sha256_json
 from recipe.agent_contracts.transition.observations import ObservationLimit
 from recipe.agent_contracts.transition.snapshots import write_atomically
 
-SCHEMA_VERSION = "policy-manifest-v2"
+SCHEMA_VERSION = "policy-manifest-v3"
 
 
 class Sampler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,6 +54,8 @@ class Scaffold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Over the template's source and over what it makes of a fixed conversation."""
     tool_schema_hash: str
     """Over the schemas in their order, and over the text that the template makes of them."""
+    oracle_tools: tuple[str, ...] = ()
+    """Tools that reveal ground truth, by name."""
     parser_version: str
     memory_policy: str = "exact-history-v1"
     """The context is every token so far, unchanged."""

@@ -26,10 +26,13 @@ class ToolSchema(msgspec.Struct, frozen=True):
     description: str
     parameters: dict[str, Any]
     """JSON Schema of the arguments object."""
+    is_oracle: bool = False
+    """It reveals ground truth. The model does not see this; the policy's manifest names such tools."""
 
     def as_openai(self) -> dict[str, Any]:
         """The `{"type": "function", "function": {...}}` form that chat templates expect."""
-        return {"type": "function", "function": msgspec.to_builtins(self)}
+        shown = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": shown}
 
 
 class Transition(msgspec.Struct, frozen=True):
@@ -40,6 +43,8 @@ class Transition(msgspec.Struct, frozen=True):
     """`AgentEnv.state_hash()` after the step."""
     termination: Termination | None = None
     """Set when the environment (not the harness) ended the episode."""
+    tool_reward: float | None = None
+    """What a tool said of its own call. Recorded with the turn, no part of the objective. None: it said nothing."""
 
     @property
     def done(self) -> bool:

@@ -67,6 +67,8 @@ class Turn(msgspec.Struct):
     """Raw, whatever the model reads of it. None: the environment did not answer."""
     observation_cut: ObservationCut | None = None
     """None: the model reads all of it."""
+    tool_reward: float | None = None
+    """`Transition.tool_reward`."""
 
 
 class Episode:
@@ -107,6 +109,7 @@ class Episode:
         self.observation_limit = observation_limit
         schemas = env.tools()
         self.tools = [schema.as_openai() for schema in schemas]
+        self.oracle_tools = [schema.name for schema in schemas if schema.is_oracle]
         self._parameters = {schema.name: schema.parameters for schema in schemas}
         self.prompt_ids = renderer.initial(messages, self.tools)
         self.response_ids: list[int] = []
@@ -202,6 +205,7 @@ class Episode:
         turn.finished_at = time.time()
         turn.observation = transition.observation
         turn.state_after = transition.state_version
+        turn.tool_reward = transition.tool_reward
         self._turn_started_at = turn.finished_at
         if transition.termination is not None:
             self.termination = transition.termination

@@ -28,10 +28,18 @@ def tokenizer():
 
 
 def scaffold(
-    tokenizer, engine=ENGINE, messages=MESSAGES, tools=TOOLS, parser=None, budget=None, shown=None, sampler=SAMPLER
+    tokenizer,
+    engine=ENGINE,
+    messages=MESSAGES,
+    tools=TOOLS,
+    parser=None,
+    budget=None,
+    shown=None,
+    sampler=SAMPLER,
+    oracles=(),
 ):
     return ScaffoldBuilder(tokenizer, engine).build(
-        messages, tools, parser or HermesParser(), budget or limits(), shown, sampler
+        messages, tools, parser or HermesParser(), budget or limits(), shown, sampler, oracles
     )
 
 
@@ -56,6 +64,7 @@ def changes(before, /, **other):
         ({"tools": with_tool(description="Reads.")}, {"tool_schema_hash"}),
         ({"tools": with_tool(name="look")}, {"tool_schema_hash"}),
         ({"tools": [*TOOLS, *with_tool(name="look")]}, {"tool_schema_hash"}),
+        ({"oracles": ["read_file"]}, {"oracle_tools"}),
         ({"parser": OtherParser()}, {"parser_version"}),
         ({"budget": limits(step_budget=9)}, {"step_budget"}),
         ({"budget": limits(max_steps=3)}, {"max_steps"}),

@@ -57,7 +57,7 @@ def test_a_manifest_names_its_scaffold():
 
 def test_the_hash_of_a_known_manifest_never_changes():
     """Recorded runs name their policies by it: a new field needs a new schema version."""
-    assert manifest().manifest_hash == "sha256:5fe5df4af36486b13109a0deb0114d50416ee2247fc9e0b15d51d7ae6b3afb4b"
+    assert manifest().manifest_hash == "sha256:eb64a974706c769a6bff0801140ee8cd77bdc4ff2e6705ac2fb23767cf6c1575"
 
 
 def test_a_manifest_is_written_once_under_its_hash_wherever_the_run_lies(tmp_path):
@@ -69,7 +69,7 @@ def test_a_manifest_is_written_once_under_its_hash_wherever_the_run_lies(tmp_pat
 
 def test_a_file_of_another_version_is_refused(tmp_path):
     (tmp_path / "old.json").write_text('{"schema_version": "policy-manifest-v1"}')
-    with pytest.raises(ValueError, match="is no policy-manifest-v2"):
+    with pytest.raises(ValueError, match="is no policy-manifest-v3"):
         read_manifest(tmp_path / "old.json")
 
 

@@ -185,3 +185,22 @@ def test_ids_mask_and_log_probabilities_stay_aligned_whatever_is_sampled(turns, 
     for turn in episode.turns:
         prefix = turn.prompt_token_ids
         assert episode.context_ids[: len(prefix)] == prefix
+
+
+class GenerousEnv(CounterEnv):
+    """Its tool praises every call and tells the answer."""
+
+    def tools(self):
+        return [msgspec.structs.replace(tool, is_oracle=tool.name == "add") for tool in super().tools()]
+
+    def step(self, action):
+        return msgspec.structs.replace(super().step(action), tool_reward=0.75)
+
+
+def test_what_a_tool_says_of_itself_is_kept_with_its_turn_and_an_oracle_is_named_to_the_manifest_alone():
+    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "count t"}]
+    episode = Episode(GenerousEnv(), "t", 0, messages, ByteRenderer(), HermesParser(), limits())
+    take(episode, ADD)
+    assert episode.turns[0].tool_reward == 0.75
+    assert episode.oracle_tools == ["add"]
+    assert episode.tools == start().tools, "the model sees the same schemas"

@@ -107,6 +107,8 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Blob of the raw text, where that is long. Null: see `observation`."""
     observation_cut: ObservationCut | None
     """How it was cut for the model. Null: it was not cut."""
+    tool_reward: float | None = None
+    """What the tool said of its own call; no part of the objective. Null: it said nothing."""
     reward_components: dict[str, float] | None = None
     """Null on every turn but the last, and on the last when the verifier gave no verdict or the code is censored."""
     verdict_ref: str | None = None

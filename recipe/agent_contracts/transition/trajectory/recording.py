@@ -64,4 +64,5 @@ def record_of(
         observation=turn.observation if observation_ref is None else None,
         observation_ref=observation_ref,
         observation_cut=turn.observation_cut,
+        tool_reward=turn.tool_reward,
     )

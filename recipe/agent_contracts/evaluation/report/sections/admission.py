@@ -30,6 +30,7 @@ MANIFEST_FIELDS = (
     "system_prompt_hash",
     "chat_template_hash",
     "tool_schema_hash",
+    "oracle_tools",
     "parser_version",
     "memory_policy",
     "step_budget",
