@@ -42,7 +42,7 @@ def test_a_crash_costs_its_own_case_only():
 def test_a_hang_costs_its_own_case_only():
     started = time.monotonic()
     found = failures("def f(x):\n    while x == 2: pass\n    return x * x", seconds=3.0)
-    assert found == [None, "no answer within 3 s", None]
+    assert found == [None, "no answer in time", None]
     assert time.monotonic() - started < 60
 
 
