@@ -1,7 +1,7 @@
 """Bounded talk with the process in a box: by size and by time, whatever it does with its pipes.
 
-A process can open both ends of its own pipes in /proc. So one that was ready a moment ago may be empty, or full, when it
-is used: nothing here waits outside of `select`.
+A process can open both ends of its own pipes in /proc. So one that was ready a moment ago may be empty, or full, when
+it is used: nothing here waits outside of `select`.
 """
 
 from __future__ import annotations

@@ -34,10 +34,11 @@ EVERYWHERE = {
     "perf_event_open": 298, "io_uring_setup": 425, "name_to_handle_at": 303, "open_by_handle_at": 304,
     "clock_settime": 227, "settimeofday": 164, "adjtimex": 159, "clock_adjtime": 305, "quotactl": 179, "syslog": 103,
     "shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65, "semctl": 66, "semtimedop": 220, "msgget": 68,
-    "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "mq_open": 240, "mq_unlink": 241, "memfd_create": 319, "memfd_secret": 447,
+    "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "mq_open": 240, "mq_unlink": 241, "memfd_create": 319,
+    "memfd_secret": 447,
 }
-"""Denied in every box. `socket` whole: a network namespace does not confine AF_VSOCK. System V objects and files without
-a name hold memory that neither the address space nor a file system's size bounds."""
+"""Denied in every box. `socket` whole: a network namespace does not confine AF_VSOCK. System V objects and nameless
+files hold memory that neither the address space nor a file system's size bounds."""
 WITHOUT_NAMESPACES = {
     "mknod": 133, "mknodat": 259, "link": 86, "linkat": 265, "symlink": 88, "symlinkat": 266,
     "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "chown": 92, "fchown": 93, "lchown": 94,
