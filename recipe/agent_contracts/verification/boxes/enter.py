@@ -98,7 +98,7 @@ def _check_signals_stay_in() -> None:
 
 
 def _end_descendants() -> None:
-    """Kill and reap every descendant: in one step the kernel kills all that this process may signal; no fork escapes."""
+    """Kill and reap every descendant: the kernel kills all that this process may signal at once, no fork escapes."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
