@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -137,8 +138,8 @@ def _mounted() -> list[str]:
 
 
 def _write_twice(size: int) -> None:
-    for name in ("/tmp/first", "/tmp/second"):
-        with open(name, "wb") as file:
+    with tempfile.TemporaryFile(dir="/tmp") as first, tempfile.TemporaryFile(dir="/tmp") as second:
+        for file in (first, second):
             file.write(bytes(size))
 
 
