@@ -15,7 +15,8 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
 MAX_DIGITS = 4300
 """Of one number; more cost quadratic time."""
-_STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+# Possessive, and without its closing quote where that is missing: each character is looked at once.
+_STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def decode(data: bytes, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
@@ -72,13 +73,17 @@ def _constant(name: str) -> None:
 
 
 def _finite(digits: str) -> float:
-    value = float(digits)
+    value = float(_short(digits))
     if not math.isfinite(value):
         raise ValueError(f"{digits[:20]}, which is out of range")
     return value
 
 
 def _integer(digits: str) -> int:
+    return int(_short(digits))
+
+
+def _short(digits: str) -> str:
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)
+    return digits

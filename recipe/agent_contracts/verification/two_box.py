@@ -9,10 +9,7 @@ or answers something else fails that case, and the next case gets a new box; a b
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import selectors
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +19,7 @@ import msgspec
 
 from recipe.agent_contracts.errors import GuaranteeUnavailable, VerifierFailure
 from recipe.agent_contracts.verification import strict_json
+from recipe.agent_contracts.verification.boxes import capture
 from recipe.agent_contracts.verification.boxes.base import PYTHON, Box, Limits, Running
 from recipe.agent_contracts.verification.boxes.choose import open_box
 from recipe.agent_contracts.verification.boxes.guarantee import REQUIRED_BY_DEFAULT, Guarantee
@@ -29,7 +27,6 @@ from recipe.agent_contracts.verification.boxes.guarantee import REQUIRED_BY_DEFA
 READY_SECONDS = 20.0
 """For the candidate's interpreter to start, before any of the agent's code."""
 _PROGRAM = Path(__file__).with_name("candidate.py").read_text()
-_BLOCK_BYTES = 1 << 16
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -118,7 +115,7 @@ class _Candidate:
         self._running: Running = box.start([*PYTHON, "-c", _PROGRAM], artifact, limits, keep_stderr=False)
         self._unread = b""
         try:
-            ready = self._line(READY_SECONDS)
+            ready = self._line(time.monotonic() + READY_SECONDS)
         except _NoAnswer as failure:
             self.end()
             raise VerifierFailure("verification.two_box", "a candidate that is ready", failure, box.name) from failure
@@ -128,14 +125,14 @@ class _Candidate:
         """One answer, decoded.
 
         Raises:
-            _NoAnswer: when it hangs, dies or says something that is no strict JSON.
+            _NoAnswer: when it does not read or answer in time, dies, or says something that is no strict JSON.
         """
         if self._unread:
             raise _NoAnswer("it spoke unasked")
-        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
-            self._running.stdin.write(json.dumps(request, allow_nan=False).encode() + b"\n")
-            self._running.stdin.flush()
-        line = self._line(self._limits.seconds)
+        deadline = time.monotonic() + self._limits.seconds
+        if not capture.send(self._running.stdin, json.dumps(request, allow_nan=False).encode() + b"\n", deadline):
+            raise _NoAnswer("it did not read the call")
+        line = self._line(deadline)
         try:
             return strict_json.decode(line, self._limits.output_bytes)
         except ValueError as error:
@@ -144,19 +141,16 @@ class _Candidate:
     def end(self) -> None:
         self._running.end()
 
-    def _line(self, seconds: float) -> bytes:
-        deadline, descriptor = time.monotonic() + seconds, self._running.stdout.fileno()
-        with selectors.DefaultSelector() as selector:
-            selector.register(descriptor, selectors.EVENT_READ)
-            while b"\n" not in self._unread:
-                if len(self._unread) > self._limits.output_bytes:
-                    raise _NoAnswer(f"its answer is longer than {self._limits.output_bytes} bytes")
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise _NoAnswer(f"no answer within {seconds:g} s")
-                block = os.read(descriptor, _BLOCK_BYTES)
-                if not block:
-                    raise _NoAnswer("it ended without an answer")
-                self._unread += block
+    def _line(self, deadline: float) -> bytes:
+        while b"\n" not in self._unread:
+            if len(self._unread) > self._limits.output_bytes:
+                raise _NoAnswer(f"its answer is longer than {self._limits.output_bytes} bytes")
+            block = capture.receive(self._running.stdout, deadline)
+            if block is None:
+                raise _NoAnswer("no answer in time")
+            if not block:
+                raise _NoAnswer("it ended without an answer")
+            self._unread += block
         line, _, self._unread = self._unread.partition(b"\n")
         return line
 

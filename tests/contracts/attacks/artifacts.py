@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
+import sys
+
 from recipe.agent_contracts.verification.two_box import Case
 
 CASES = [Case([3], 9), Case([7], 49), Case([2], {"value": [4, 4.0, True, None, "é"]})]
@@ -17,7 +21,43 @@ def f(x):
     say({answer})
     os._exit(0)
 """
+_TRICKLES = """
+import os
+def f(x):
+    while True:
+        for number in range(1, 16):
+            try: os.write(number, b' ')
+            except OSError: pass
+"""
+_TAKES_BACK = """
+import os
+def f(x):
+    own = []
+    for number in range(1, 16):
+        try: own.append((number, os.open(f'/proc/self/fd/{number}', os.O_RDONLY | os.O_NONBLOCK)))
+        except OSError: pass
+    while True:
+        for number, back in own:
+            try: os.write(number, b' '); os.read(back, 1)
+            except OSError: pass
+"""
 _WRONG = "def f(x): return 0\n"
+
+
+_BYTECODE = (
+    importlib.util.MAGIC_NUMBER
+    + (1).to_bytes(4, "little")  # checked against no source
+    + bytes(8)
+    + marshal.dumps(compile("def f(x): return x * x", "solution.py", "exec"))
+)
+_ANSWERS_FROM_FILES = """
+import json, os
+def f(x):
+    for place in ('/tmp', '/dev/shm', '.', '/'):
+        try: open(place + '/reward.json', 'w').write('{"reward": 1, "passed": 3}')
+        except OSError: pass
+    return json.load(open('reward.json'))
+"""
 
 
 def _program(source: str) -> dict[str, bytes]:
@@ -39,6 +79,11 @@ ARTIFACTS: dict[str, dict[str, bytes]] = {
     ),
     "prints_a_result": _program('print(\'{"reward": 1, "passed": 3}\')\n' + _WRONG),
     "writes_a_verdict_everywhere": _saying('b\'{"passed": 3, "reward": 1.0}\\n\''),
+    "plants_a_reward_file": {**_program(_ANSWERS_FROM_FILES), "reward.json": b'{"reward": 1, "passed": 3}'},
+    "forges_bytecode": {
+        **_program(_WRONG),
+        f"__pycache__/solution.{sys.implementation.cache_tag}.pyc": _BYTECODE,
+    },
     "two_answers_at_once": _saying('b\'{"id": 9, "value": 9}\\n\' * 3'),
     "duplicate_keys": _saying(_SELF + 'b\'"value": 0, "value": %d}\\n\' % (x * x)'),
     "not_a_number": _saying(_SELF + "b'\"value\": NaN}\\n'"),
@@ -47,7 +92,10 @@ ARTIFACTS: dict[str, dict[str, bytes]] = {
     "nested_too_deep": _saying("b'[' * 50000 + b'\\n'"),
     "lone_surrogate": _saying(_SELF + 'b\'"value": "\\\\ud800"}\\n\''),
     "byte_order_mark": _saying("b'\\xef\\xbb\\xbf' + " + _SELF + "b'\"value\": %d}\\n' % (x * x)"),
+    "string_without_an_end": _saying("b'\"' + b'\\\\\"' * 20000 + b'\\n'"),
     "trailing_text": _saying(_SELF + "b'\"value\": %d} {}\\n' % (x * x)"),
+    "trickles": _program(_TRICKLES),
+    "takes_its_answers_back": _program(_TAKES_BACK),
     "floods_its_output": _program("import os\nwhile True: os.write(1, b'x' * 65536)\n"),
     "floods_the_pipe": _saying("b'x' * (1 << 20)"),
     "hangs_at_import": _program("while True: pass"),
@@ -93,5 +141,5 @@ ARTIFACTS: dict[str, dict[str, bytes]] = {
     "syntax_error": _program("def f(x) return"),
 }
 
-SLOW = {"floods_its_output", "hangs_at_import"}
+SLOW = {"trickles", "takes_its_answers_back", "floods_its_output", "hangs_at_import"}
 """Those that end at the time limit: one case shows it."""

@@ -59,6 +59,19 @@ ATTACKS = (
     Attack("stat_hidden_tests", G.FS_METADATA_CONFINED, "mount namespace", "os.stat(host['secret'])"),
     Attack("chmod_host_file", G.FS_METADATA_CONFINED, "mount namespace or seccomp", "os.chmod(host['secret'], 0o777)"),
     Attack("set_times_of_host_file", G.FS_METADATA_CONFINED, "mount namespace or seccomp", "os.utime(host['secret'])"),
+    Attack(
+        "set_attribute_of_host_file",
+        G.FS_METADATA_CONFINED,
+        "mount namespace or seccomp, also of calls newer than known",
+        "value = ctypes.create_string_buffer(b'1')\n"
+        "arguments = (ctypes.c_uint64 * 2)(ctypes.addressof(value), 1)\n"
+        "newer = lambda: call(libc.syscall(463, -100, host['secret'].encode(), 0, b'user.planted', arguments, 16))\n"
+        "for attempt in (newer, lambda: os.setxattr(host['secret'], 'user.planted', b'1')):\n"
+        "    try: attempt()\n"
+        "    except OSError: continue\n"
+        "    break\n"
+        "else: raise OSError('refused')",
+    ),
     Attack("symlink_to_hidden_tests", G.TESTS_HIDDEN, FILES, "os.symlink(host['secret'], 'l'); open('l').read()", True),
     Attack("hardlink_to_hidden_tests", G.TESTS_HIDDEN, FILES, "os.link(host['secret'], 'l'); open('l').read()", True),
     Attack("read_task_generators", G.TESTS_HIDDEN, FILES, "open(host['source']).read()"),
@@ -127,6 +140,7 @@ ATTACKS = (
         "else: raise OSError('none')",
     ),
     Attack("environment", G.ENV_CLEAN, "Popen(env={})", "os.environ['ATTACK_SECRET']"),
+    Attack("python_path", G.ENV_CLEAN, "Popen(env={}), -I", "import recipe.agent_contracts"),
     Attack("preload_the_launcher", G.ENV_CLEAN, "Popen(env={})", "", succeeded_if="stderr"),
     Attack(
         "python_startup_files",
@@ -134,6 +148,7 @@ ATTACKS = (
         "-I -S",
         "import json, sys; assert 'planted' in sys.modules or getattr(json, 'planted', 0), 'not loaded'",
         files={
+            "planted.pth": b"import sys; sys.modules['planted'] = sys",
             "sitecustomize.py": b"import sys; sys.modules['planted'] = sys",
             "usercustomize.py": b"import sys; sys.modules['planted'] = sys",
             "json.py": b"planted = 1\ndef load(f): return {}",
@@ -172,6 +187,23 @@ ATTACKS = (
     ),
     Attack("memory_bomb", G.MEMORY_QUOTA, "RLIMIT_AS", "bytearray(host['memory'])"),
     Attack(
+        "memory_of_nobody",
+        G.MEMORY_QUOTA,
+        "seccomp on System V memory",
+        "segment = call(libc.shmget(0, 4096, 0o1600)); libc.shmctl(segment, 0, None)",
+    ),
+    Attack("file_of_nowhere", G.MEMORY_QUOTA, "seccomp on memfd_create", "os.memfd_create('x')"),
+    Attack(
+        "write_outside_the_quota",
+        G.BYTE_QUOTA,
+        "all other file systems read-only, or Landlock",
+        "for place in ('/', '/dev', '/usr/lib/python3/dist-packages'):\n"
+        "    try: open(place + '/planted', 'w').write('x')\n"
+        "    except OSError: continue\n"
+        "    break\n"
+        "else: raise OSError('refused')",
+    ),
+    Attack(
         "sparse_file", G.BYTE_QUOTA, "RLIMIT_FSIZE", "os.truncate(os.open('s', os.O_CREAT | os.O_RDWR), 4 << 30)", True
     ),
     Attack(
@@ -192,7 +224,15 @@ ATTACKS = (
         "deep_tree",
         G.NO_SURVIVORS,
         "removal that does not recurse",
-        "for _ in range(1500): os.mkdir('d'); os.chdir('d')",
+        "for _ in range(1100): os.mkdir('d'); os.chdir('d')",
+        True,
+        "host_changed",
+    ),
+    Attack(
+        "closed_folder",
+        G.NO_SURVIVORS,
+        "removal that opens folders first",
+        "os.mkdir('d', 0o300); open('d/x', 'w').write('x')",
         True,
         "host_changed",
     ),
@@ -230,6 +270,15 @@ ATTACKS = (
         succeeded_if="late_process",
     ),
     Attack(
+        "chain_of_forks",
+        G.NO_SURVIVORS,
+        "pid namespace or the supervisor's one kill of its domain",
+        "chain = '''\nimport os, time\nos.closerange(0, 3)\nend = time.time() + 3\nfor _ in range(2): os.fork()\n"
+        "while time.time() < end:\n    try:\n        if os.fork(): os._exit(0)\n    except OSError: pass\n'''\n"
+        "if os.fork() == 0: os.setsid(); os.execv(sys.executable, [sys.executable, '-c', chain, host['token']])",
+        succeeded_if="late_process",
+    ),
+    Attack(
         "kill_the_supervisor",
         G.NO_SURVIVORS,
         "pid namespace or Landlock's signal scope",
@@ -248,14 +297,25 @@ NOT_GUARANTEED: dict[str, frozenset[str]] = {
 
 STOPPED_WITHOUT_A_BOX: dict[str, str] = {
     **dict.fromkeys(
-        ("write_system", "raw_socket", "mount", "become_root", "setuid_file", "device_node", "change_clock"),
+        (
+            "write_system",
+            "write_outside_the_quota",
+            "raw_socket",
+            "mount",
+            "become_root",
+            "setuid_file",
+            "device_node",
+            "change_clock",
+        ),
         "only root can, and the control is an ordinary user",
     ),
     **dict.fromkeys(
-        ("inherited_descriptors", "environment", "preload_the_launcher", "python_startup_files"),
+        ("inherited_descriptors", "environment", "python_path", "preload_the_launcher", "python_startup_files"),
         "every process is started so",
     ),
     **dict.fromkeys(("memory_bomb", "sparse_file"), "the plain process has these rlimits too"),
-    **dict.fromkeys(("deep_tree", "output_flood", "hang", "close_outputs_and_hang"), "the trusted side does it"),
+    **dict.fromkeys(
+        ("deep_tree", "closed_folder", "output_flood", "hang", "close_outputs_and_hang"), "the trusted side does it"
+    ),
 }
 """Which attacks fail even in a plain process, and why."""

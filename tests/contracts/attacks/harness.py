@@ -1,7 +1,8 @@
 """Runs every attack against one backend, as the user that this process is, and prints what came of each as JSON.
 
-Run as `python -m tests.contracts.attacks.harness BACKEND [locked] [grade]`. `locked` first takes from this process what
-an unprivileged container lacks: unshare, mount, setns, chroot, pivot_root. `grade` adds the dishonest artifacts.
+Run as `python -m tests.contracts.attacks.harness BACKEND [locked] [attack] [grade]`. `locked` first takes from this
+process what an unprivileged container lacks: unshare, mount, setns, chroot, pivot_root. `attack` runs the attacks, with
+an honest scoring before and after; `grade` the dishonest artifacts, with an honest scoring after each.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,10 @@ from recipe.agent_contracts.verification.boxes.canonical import Canonical
 from tests.contracts.attacks.artifacts import ARTIFACTS, CASES, HONEST, SLOW
 from tests.contracts.attacks.attacks import ATTACKS, PRELUDE, Attack
 
-LIMITS = Limits(seconds=2.0, memory_bytes=512 << 20, processes=10, file_bytes=1 << 20, output_bytes=1 << 16)
-LONG_SECONDS = 15.0
+LIMITS = Limits(seconds=10.0, memory_bytes=512 << 20, processes=10, file_bytes=1 << 20, output_bytes=1 << 16)
+BRIEF = replace(LIMITS, seconds=1.0)
+"""For what waits its time limit out."""
+LONG_SECONDS = 8.0
 
 
 @contextmanager
@@ -95,8 +99,9 @@ def attempt(box: Box, attack: Attack, host: dict[str, Any]) -> tuple[bool, str]:
     program = PRELUDE + attack.program + "\nprint('got through')"
     files = {**attack.files, "main.py": program.encode()}
     started = time.monotonic()
+    limits = BRIEF if attack.succeeded_if == "ran_long" else LIMITS
     done = box.run(
-        [*PYTHON, "main.py"], files, json.dumps({**host, "token": token}).encode(), LIMITS, writable=attack.writable
+        [*PYTHON, "main.py"], files, json.dumps({**host, "token": token}).encode(), limits, writable=attack.writable
     )
     took = time.monotonic() - started
     seen = (done.stderr.decode(errors="replace").strip().splitlines() or ["nothing said"])[-1][:200]
@@ -124,7 +129,14 @@ def _fingerprint(host: dict[str, Any]) -> object:
         status = os.stat(host["secret"])
     except FileNotFoundError:
         return None
-    return status.st_mode, status.st_mtime_ns, status.st_size, sorted(os.listdir(host["folder"]))
+    return status.st_mode, status.st_mtime_ns, status.st_size, sorted(os.listdir(host["folder"])), _attributes(host)
+
+
+def _attributes(host: dict[str, Any]) -> list[str]:
+    try:
+        return os.listxattr(host["secret"])
+    except OSError:  # not every file system has them
+        return []
 
 
 def _ended(token: str) -> bool:
@@ -148,12 +160,18 @@ def _a_package_file() -> str:
 
 def grade(box: Box) -> dict[str, list[object]]:
     """How many hidden cases each dishonest artifact passes, and an honest one after it."""
-    grader = two_box.TwoBoxGrader("solution", "f", LIMITS, box)
     results: dict[str, list[object]] = {}
     for name, artifact in ARTIFACTS.items():
-        judged = grader.judge(artifact, CASES[:1] if name in SLOW else CASES)
-        results[name] = [judged.passed, judged.failures, grader.judge(HONEST, CASES).passed]
+        judged = judge(box, artifact, BRIEF, CASES[:1]) if name in SLOW else judge(box, artifact)
+        results[name] = [judged.passed, judged.failures, judge(box, HONEST).passed]
     return results
+
+
+def judge(
+    box: Box, artifact: dict[str, bytes], limits: Limits = LIMITS, cases: Sequence[two_box.Case] = CASES
+) -> two_box.Judgement:
+    """How an artifact does on the hidden cases."""
+    return two_box.TwoBoxGrader("solution", "f", limits, box).judge(artifact, cases)
 
 
 def lock() -> None:
@@ -174,14 +192,17 @@ def main() -> None:
     probed = choose.probe(backend)
     result: dict[str, Any] = {"held": sorted(probed.held), "seen": probed.seen, "attacks": {}, "artifacts": {}}
     result["chosen"] = choose.open_box().name if probed.held else None
-    if probed.held:
-        box = Unconfined() if backend is Canonical else backend()
+    box = Unconfined() if backend is Canonical else backend()
+    if probed.held and "attack" in sys.argv:
+        result["honest"] = [judge(box, HONEST).passed] if box.name != Canonical.name else []
         for attack in ATTACKS:
             if backend is Canonical and attack.name == "kill_the_supervisor":
                 continue  # with no supervisor in between, it is this process that would be killed
             with things_to_reach_for() as host:
                 result["attacks"][attack.name] = attempt(box, attack, host)
-        result["artifacts"] = grade(box) if "grade" in sys.argv else {}
+        result["honest"] += [judge(box, HONEST).passed] if box.name != Canonical.name else []
+    if probed.held and "grade" in sys.argv:
+        result["artifacts"] = grade(box)
     os.rmdir(tempfile.tempdir)  # nothing was left behind
     print(json.dumps(result))
 

@@ -37,6 +37,8 @@ def test_same_is_equality_of_the_written_form(left, right):
         (b"[-Infinity]", "Infinity"),
         (b"1e999", "out of range"),
         (b"1" * 4301, "digits"),
+        (b"0." + b"1" * 4300, "digits"),
+        (b'"' + b'\\"' * 500_000, "Unterminated"),  # hours for a scan that starts again at each quote
         (b"[" * 100_000, "nested"),
         (b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1), "nested"),
         (b'{"a":' * 100_000, "nested"),

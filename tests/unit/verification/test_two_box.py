@@ -42,8 +42,30 @@ def test_a_crash_costs_its_own_case_only():
 def test_a_hang_costs_its_own_case_only():
     started = time.monotonic()
     found = failures("def f(x):\n    while x == 2: pass\n    return x * x", seconds=3.0)
-    assert found == [None, "no answer within 3 s", None]
+    assert found == [None, "no answer in time", None]
     assert time.monotonic() - started < 60
+
+
+WRITES_TO_EVERY_DESCRIPTOR = """
+import os, time
+def write(data):
+    for number in range(3, 16):
+        try: os.write(number, data)
+        except OSError: pass
+"""
+
+
+def test_a_candidate_that_does_not_read_is_not_waited_for():
+    source = WRITES_TO_EVERY_DESCRIPTOR + 'def f(x): write(b\'{"id": 0, "value": 0}\\n\'); time.sleep(250)'
+    cases = [Case([1], 1), Case(["more than a pipe holds" * 20_000], 1)]
+    assert failures(source, cases, seconds=1.0) == ["another value than expected", "it did not read the call"]
+
+
+def test_a_candidate_that_never_stops_writing_is_not_read_beyond_its_time():
+    source = WRITES_TO_EVERY_DESCRIPTOR + "def f(x):\n    while True: write(b' ')"
+    limits = Limits(seconds=1.0, output_bytes=1 << 30)
+    judged = TwoBoxGrader("solution", "f", limits).judge({"solution.py": source.encode()}, CASES[:1])
+    assert judged.failures == ["no answer in time"]
 
 
 def test_an_artifact_may_have_several_files_and_import_the_standard_library():

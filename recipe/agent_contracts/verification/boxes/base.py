@@ -96,19 +96,20 @@ class Running:
         Raises:
             VerifierFailure: when something of it is still alive some seconds later.
         """
+        is_over = True
         if self.process.poll() is None and self.grace_seconds:
             self.process.terminate()
-            capture.has_ended(self.process, self.grace_seconds)
+            is_over = capture.has_ended(self.process, self.grace_seconds)
         if self.process.poll() is None:
             self.process.kill()
         status = self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             capture.close(stream)
         first, self.first = self.first, None
-        is_over = first is None or capture.is_over(first, END_SECONDS)
+        is_over &= first is None or capture.is_over(first, END_SECONDS)
         self.folder.remove()
         if not is_over:
-            raise VerifierFailure("verification.box", Guarantee.NO_SURVIVORS, f"processes {END_SECONDS:g} s later")
+            raise VerifierFailure("verification.box", Guarantee.NO_SURVIVORS, "processes some seconds later")
         return status
 
     def __enter__(self) -> Self:

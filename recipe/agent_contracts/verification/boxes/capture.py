@@ -1,4 +1,8 @@
-"""Bounded reading of a box's output: by size and by time, whatever the process does with its end of the pipes."""
+"""Bounded talk with the process in a box: by size and by time, whatever it does with its pipes.
+
+A process can open both ends of its own pipes in /proc. So one that was ready a moment ago may be empty, or full, when
+it is used: nothing here waits outside of `select`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,8 @@ def communicate(process: subprocess.Popen[bytes], stdin: bytes, seconds: float, 
     captured, deadline, unsent = Captured(), time.monotonic() + seconds, memoryview(stdin)
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     with selectors.DefaultSelector() as selector:
-        os.set_blocking(process.stdin.fileno(), False)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            os.set_blocking(stream.fileno(), False)
         selector.register(process.stdin, selectors.EVENT_WRITE, "stdin")
         selector.register(process.stdout, selectors.EVENT_READ, "stdout")
         selector.register(process.stderr, selectors.EVENT_READ, "stderr")
@@ -50,8 +55,11 @@ def communicate(process: subprocess.Popen[bytes], stdin: bytes, seconds: float, 
                     unsent = unsent[_sent(key.fd, unsent) :]
                     is_done = not unsent
                 else:
-                    is_done = _is_read(key.fd, captured.outputs[key.data], output_bytes)
-                    captured.truncated |= len(captured.outputs[key.data]) > output_bytes
+                    output = captured.outputs[key.data]
+                    block = _read(key.fd, min(BLOCK_BYTES, output_bytes + 1 - len(output)))
+                    output += block or b""
+                    captured.truncated |= len(output) > output_bytes
+                    is_done = block == b""
                 if is_done:
                     selector.unregister(key.fileobj)
                     close(key.fileobj)  # type: ignore[arg-type]
@@ -86,12 +94,21 @@ def send(stream: IO[bytes], data: bytes, deadline: float) -> bool:
         if left <= 0 or not _is_ready(stream.fileno(), select.POLLOUT, left):
             return False
         try:
-            unsent = unsent[os.write(stream.fileno(), unsent[:BLOCK_BYTES]) :]
-        except BlockingIOError:
-            continue
+            unsent = unsent[_written(stream.fileno(), unsent) :]
         except BrokenPipeError:
             return False
     return True
+
+
+def receive(stream: IO[bytes], deadline: float) -> bytes | None:
+    """Some bytes of a pipe, b"" at its end, None when there are none by a time of `time.monotonic`."""
+    os.set_blocking(stream.fileno(), False)
+    while (left := deadline - time.monotonic()) > 0:
+        if _is_ready(stream.fileno(), select.POLLIN, left):
+            block = _read(stream.fileno(), BLOCK_BYTES)
+            if block is not None:
+                return block
+    return None
 
 
 def read_line(stream: IO[bytes], deadline: float, max_bytes: int) -> bytes:
@@ -101,15 +118,15 @@ def read_line(stream: IO[bytes], deadline: float, max_bytes: int) -> bytes:
         TimeoutError: when it is not whole by a time of `time.monotonic`.
         EOFError: when the pipe closes before, or the line is longer than `max_bytes`.
     """
-    blocks: list[bytes] = []
-    while not blocks or not blocks[-1].endswith(b"\n"):
-        left = deadline - time.monotonic()
-        if left <= 0 or not _is_ready(stream.fileno(), select.POLLIN, left):
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        block = receive(stream, deadline)
+        if block is None:
             raise TimeoutError
-        blocks.append(os.read(stream.fileno(), BLOCK_BYTES))
-        if not blocks[-1] or sum(map(len, blocks)) > max_bytes:
+        line += block
+        if not block or len(line) > max_bytes:
             raise EOFError
-    return b"".join(blocks)
+    return bytes(line)
 
 
 def _is_ready(descriptor: int, event: int, seconds: float) -> bool:
@@ -128,12 +145,20 @@ def close(stream: IO[bytes] | None) -> None:
 
 def _sent(descriptor: int, data: memoryview) -> int:
     try:
-        return os.write(descriptor, data[:BLOCK_BYTES]) if data else 0
+        return _written(descriptor, data) if data else 0
     except BrokenPipeError:
         return len(data)
 
 
-def _is_read(descriptor: int, output: bytearray, output_bytes: int) -> bool:
-    block = os.read(descriptor, min(BLOCK_BYTES, output_bytes + 1 - len(output)))
-    output += block
-    return not block
+def _written(descriptor: int, data: memoryview) -> int:
+    try:
+        return os.write(descriptor, data[:BLOCK_BYTES])
+    except BlockingIOError:
+        return 0
+
+
+def _read(descriptor: int, size: int) -> bytes | None:
+    try:
+        return os.read(descriptor, size)
+    except BlockingIOError:
+        return None

@@ -8,18 +8,17 @@ there is no pid namespace it stays behind as a supervisor that adopts every orph
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
 import signal
 import sys
-import time
 from typing import Any
 
 from . import kernel  # relative: in a box this folder is all there is of the package
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
-SWEEP_SECONDS = 2.0
 
 
 def main() -> None:
@@ -71,6 +70,8 @@ def _supervise(report: int) -> None:
     """Return in a child that becomes the command; the parent ends with its status once nothing of it is alive."""
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
+    kernel.keep_signals_in()
+    _check_signals_stay_in()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     child = os.fork()
     if child == 0:
@@ -83,32 +84,23 @@ def _supervise(report: int) -> None:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        _sweep()
+        _end_descendants()
         os._exit(status if status >= 0 else 128 - status)
 
 
-def _sweep() -> None:
-    """Kill and reap every descendant until there is none: as their subreaper, each orphan becomes a child of ours."""
-    deadline = time.monotonic() + SWEEP_SECONDS
-    while time.monotonic() < deadline:
-        for pid in _descendants():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        time.sleep(0.001)
+def _check_signals_stay_in() -> None:
+    """Raise where `_end_descendants` would end others."""
+    try:
+        os.kill(os.getppid(), 0)
+    except PermissionError:
+        return
+    raise OSError(errno.EPERM, "signals of the supervisor reach its caller")
 
 
-def _descendants() -> list[int]:
-    parents: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:
-                parents[int(name)] = int(stat.read().rpartition(b")")[2].split()[1])
-    found = [os.getpid()]
-    for ancestor in found:  # grows while it is read
-        found += [pid for pid, parent in parents.items() if parent == ancestor]
-    return found[1:]
+def _end_descendants() -> None:
+    """Kill and reap every descendant: the kernel kills all that this process may signal at once, no fork escapes."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)  # as their subreaper it inherits every orphan

@@ -21,6 +21,7 @@ _ALL_FS = (1 << 16) - 1
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 # No devices, sockets, pipes or links: nothing that trusted code could trip over.
 _WRITE = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _TRUNCATE | _REFER
+_SCOPE_ABSTRACT, _SCOPE_SIGNAL = 1, 2
 _ON_FILES = _EXECUTE | _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL
 
 # fmt: off
@@ -31,22 +32,27 @@ EVERYWHERE = {
     "mount_setattr": 442, "bpf": 321, "keyctl": 250, "add_key": 248, "request_key": 249, "kexec_load": 246,
     "kexec_file_load": 320, "init_module": 175, "finit_module": 313, "delete_module": 176, "userfaultfd": 323,
     "perf_event_open": 298, "io_uring_setup": 425, "name_to_handle_at": 303, "open_by_handle_at": 304,
-    "clock_settime": 227, "settimeofday": 164, "adjtimex": 159, "clock_adjtime": 305, "quotactl": 179,
+    "clock_settime": 227, "settimeofday": 164, "adjtimex": 159, "clock_adjtime": 305, "quotactl": 179, "syslog": 103,
+    "shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65, "semctl": 66, "semtimedop": 220, "msgget": 68,
+    "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "mq_open": 240, "mq_unlink": 241, "memfd_create": 319,
+    "memfd_secret": 447,
 }
-"""Denied in every box. `socket` whole: a network namespace does not confine AF_VSOCK."""
+"""Denied in every box. `socket` whole: a network namespace does not confine AF_VSOCK. System V objects and nameless
+files hold memory that neither the address space nor a file system's size bounds."""
 WITHOUT_NAMESPACES = {
     "mknod": 133, "mknodat": 259, "link": 86, "linkat": 265, "symlink": 88, "symlinkat": 266,
     "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "chown": 92, "fchown": 93, "lchown": 94,
     "fchownat": 260, "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280, "setxattr": 188,
     "lsetxattr": 189, "fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199,
-    "shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semctl": 66, "msgget": 68, "msgctl": 71,
-    "mq_open": 240, "mq_unlink": 241, "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144,
+    "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144,
     "sched_setaffinity": 203, "sched_setattr": 314, "ioprio_set": 251, "kcmp": 312, "migrate_pages": 256,
     "move_pages": 279, "process_madvise": 440, "process_mrelease": 448,
 }
-"""Denied besides where the host's own processes, files' metadata and System V objects are in reach."""
+"""Denied besides where the host's own processes and files' metadata are in reach."""
 # fmt: on
 _CLONE, _CLONE3, _PRLIMIT = 56, 435, 302
+_NEWEST_KNOWN = 449
+"""futex_waitv (Linux 5.16). What came later, setxattrat for one, does what an older call does, which libraries use."""
 _CLONE_NEWUSER = 0x10000000
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _AUDIT_ARCH_X86_64 = 0xC000003E
@@ -88,12 +94,30 @@ def landlock(read: list[str], listed: list[str], write: list[str]) -> None:
     abi = landlock_abi()
     if abi < LANDLOCK_ABI:
         raise OSError(errno.EOPNOTSUPP, f"Landlock ABI {abi}, {LANDLOCK_ABI} is needed (Linux 6.12)")
-    tcp, scopes = 3, 3  # bind and connect; abstract sockets and signals
-    attributes = struct.pack("QQQ", _ALL_FS, tcp, scopes)
-    rules = _call("landlock", _LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
+    rules = _rules(_ALL_FS, tcp=3, scopes=_SCOPE_ABSTRACT | _SCOPE_SIGNAL)
     for paths, access in ((read, _READ), (listed, _READ_DIR), (write, _WRITE)):
         for path in paths:
             _grant(rules, path, access)
+    _enforce(rules)
+
+
+def keep_signals_in() -> None:
+    """From now on this process can signal itself and its descendants only, whatever user either is.
+
+    A process that a descendant confines by `landlock` cannot signal this one.
+
+    Raises:
+        OSError: when the kernel refuses.
+    """
+    _enforce(_rules(0, tcp=0, scopes=_SCOPE_SIGNAL))
+
+
+def _rules(files: int, tcp: int, scopes: int) -> int:
+    attributes = struct.pack("QQQ", files, tcp, scopes)
+    return _call("landlock", _LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
+
+
+def _enforce(rules: int) -> None:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     _call("landlock", _LANDLOCK_RESTRICT, ctypes.c_int(rules), ctypes.c_uint32(0))
     os.close(rules)
@@ -132,7 +156,7 @@ def _filter(denied: Mapping[str, int], own_limits_only: bool) -> list[bytes]:
     def op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
         return struct.pack("HBBI", code, if_true, if_false, value)
 
-    load, equal, greater_or_equal, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
+    load, equal, greater, any_bit, give = 0x20, 0x15, 0x25, 0x45, 0x06
     number, architecture, argument = 0, 4, 16
     eperm = _ERRNO | errno.EPERM
     program = [
@@ -140,8 +164,8 @@ def _filter(denied: Mapping[str, int], own_limits_only: bool) -> list[bytes]:
         op(equal, _AUDIT_ARCH_X86_64, 1),
         op(give, _KILL),  # another architecture's numbers mean other calls
         op(load, number),
-        op(greater_or_equal, 0x40000000, 0, 1),  # the x32 numbers
-        op(give, eperm),
+        op(greater, _NEWEST_KNOWN, 0, 1),  # the x32 numbers too
+        op(give, _ERRNO | errno.ENOSYS),
         op(equal, _CLONE3, 0, 1),  # its flags are behind a pointer; libc falls back to clone
         op(give, _ERRNO | errno.ENOSYS),
     ]

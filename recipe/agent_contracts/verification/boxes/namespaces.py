@@ -1,8 +1,8 @@
 """The bubblewrap command line that both bubblewrap backends share: what is mounted, and which namespaces are new.
 
 Everything is absent unless bound: programs, libraries and the interpreter read-only, installed packages masked, /tmp,
-/dev/shm and the writable working folder as small file systems of their own. Parents of what is bound are made readable,
-so that an interpreter below a private home is found at its own path.
+/dev/shm and the writable working folder as small file systems of their own, nothing else writable. Parents of what is
+bound are made readable, so that an interpreter below a private home is found at its own path.
 """
 
 from __future__ import annotations
@@ -31,8 +31,12 @@ def mounts(folder: Path, writable: bool, readable: tuple[Path, ...], tmpfs_bytes
     for name in ("__init__.py", "enter.py", "kernel.py"):
         options += ["--ro-bind", str(_HERE / name), f"{LAUNCHER}/{_HERE.name}/{name}"]
     if writable:
-        return [*options, "--ro-bind", str(folder), STAGED, *_tmpfs(WORK, tmpfs_bytes)]
-    return [*options, "--ro-bind", str(folder), WORK]
+        options += ["--ro-bind", str(folder), STAGED, *_tmpfs(WORK, tmpfs_bytes)]
+    else:
+        options += ["--ro-bind", str(folder), WORK]
+    for unbounded in ("/dev", *map(str, interpreter.installed_packages()), "/"):  # an ordinary user owns these
+        options += ["--remount-ro", unbounded]
+    return options
 
 
 def unshared() -> list[str]:

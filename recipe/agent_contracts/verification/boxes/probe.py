@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any
 _libc = ctypes.CDLL(None, use_errno=True)
 _ALLOWED_ENVIRONMENT = {"PATH", "HOME", "LANG", "LC_CTYPE"}
 _DAEMON_SECONDS = 3.0
+_WITH_A_SIZE = ("/tmp", "/dev/shm")
 _CLONE_NEWUSER, _PTRACE_SEIZE, _PR_GET_NO_NEW_PRIVS = 0x10000000, 0x4206, 39
 
 
@@ -107,6 +109,8 @@ def _of_quotas(limits: dict[str, int]) -> Iterator[tuple[str, str]]:
         yield "memory_quota", f"{limits['memory'] + 1} bytes were allocated"
     if possible(lambda: _write_twice(limits["file"])):
         yield "byte_quota", f"two files of {limits['file']} bytes were written"
+    if unbounded := [place for place in _mounted() if os.access(place, os.W_OK) and os.path.isdir(place)]:
+        yield "byte_quota", f"{unbounded} can be written besides"
     children: list[int] = []
     while len(children) <= limits["processes"]:
         try:
@@ -124,9 +128,18 @@ def _of_quotas(limits: dict[str, int]) -> Iterator[tuple[str, str]]:
         os.waitpid(child, 0)
 
 
+def _mounted() -> list[str]:
+    """Where a file system is mounted, but for those that have a size of their own."""
+    try:
+        with open("/proc/self/mounts") as mounts:
+            return [place for place in (line.split()[1] for line in mounts) if place not in _WITH_A_SIZE]
+    except OSError:
+        return []
+
+
 def _write_twice(size: int) -> None:
-    for name in ("/tmp/first", "/tmp/second"):
-        with open(name, "wb") as file:
+    with tempfile.TemporaryFile(dir="/tmp") as first, tempfile.TemporaryFile(dir="/tmp") as second:
+        for file in (first, second):
             file.write(bytes(size))
 
 

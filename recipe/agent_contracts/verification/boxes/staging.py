@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -48,8 +49,9 @@ class Folder:
         return folder
 
     def remove(self) -> None:
-        """Remove the folder and what a box left in it."""
-        try:
+        """Remove the folder and what a box left in it, which may be deep, or closed to its owner."""
+        with contextlib.suppress(RecursionError):
             shutil.rmtree(self.parent, ignore_errors=True)
-        except RecursionError:  # the depth of a tree is the agent's choice
-            subprocess.run(["rm", "-rf", "--", self.parent], env={"PATH": "/usr/bin:/bin"}, check=False)
+        if self.parent.exists():
+            for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+                subprocess.run([*command, "--", self.parent], env={"PATH": "/usr/bin:/bin"}, check=True)
