@@ -1,6 +1,6 @@
 """A task domain that misbehaves on purpose, registered as a user's own would be: through an external module.
 
-What goes wrong is decided by the task's seed, so that most episodes are fine and each kind of fault occurs.
+What goes wrong is decided by the task, so that most episodes are fine and each kind of fault occurs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import time
 from typing import Any
 
-from fault_kinds import HANGS, NUM_KINDS, RAISES
+from fault_kinds import HANGS, NUM_KINDS, RAISES, verifier_dies
 
 from recipe.agent_contracts.domains import DOMAINS, Domain
 from recipe.agent_contracts.transition.actions import Action
@@ -31,8 +31,7 @@ class FaultyEnv(TerminalEnv):
 
 class FaultyVerifier(TerminalVerifier):
     def verify(self, grader: dict[str, Any], final_state: bytes) -> Verdict:
-        # The verifier sees no seed, so the test lists the tasks.
-        if grader["task_id"] in os.environ["FAULTY_VERIFIER_TASKS"].split(","):
+        if verifier_dies(grader["task_id"]):
             os._exit(3)
         return super().verify(grader, final_state)
 

@@ -10,6 +10,7 @@ import subprocess
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from typer.testing import CliRunner
@@ -20,9 +21,12 @@ from recipe.agent_contracts.policy.manifest import read_manifest
 from recipe.agent_contracts.policy.registry import Registry
 from recipe.agent_contracts.policy.scaffold_lock import read_attestations, read_lock
 from recipe.agent_contracts.transition.replay import Replayer
+from recipe.agent_contracts.transition.snapshots import BlobStore
 from recipe.agent_contracts.transition.trajectory import TurnRecord, episodes, read_run
 from recipe.agent_contracts.transition.trajectory.context import contexts
 from recipe.agent_contracts.update.record import read_updates
+from recipe.agent_contracts.verification.clean_room import open_room
+from recipe.agent_contracts.verification.layers import LayerKind, Verdict
 from tests.e2e.conftest import GROUP_SIZE, NUM_STEPS, REPOSITORY, TASKS_PER_BATCH, read_tail, run_limited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -225,6 +229,31 @@ def test_the_command_line_reads_the_run(smoke_run):
         )
         assert result.returncode == 0, result.stderr
         assert shown in result.stdout
+
+
+def test_every_verdict_says_how_it_came_about_and_in_what_box(smoke_run, played):
+    blobs = BlobStore(smoke_run / "blobs")
+    for turns in played:
+        verdict = msgspec.json.decode(blobs.get(turns[-1].verdict_ref), type=Verdict)
+        assert verdict.score.vector() == turns[-1].reward_components
+        assert [layer.kind for layer in verdict.layers] == [LayerKind.STATE_CHECK, LayerKind.RULES]
+        assert verdict.backend == open_room().box.name
+        assert {"env_clean", "result_private"} <= set(verdict.guarantees)
+
+
+def test_every_gate_passes_that_one_run_can_measure(smoke_run):
+    """G12 compares with an asynchronous run, G19 with control runs."""
+    assert CliRunner().invoke(app, ["audit", "verifier", str(smoke_run)]).exit_code == 0
+    judged = CliRunner().invoke(app, ["gates", str(smoke_run)])
+    assert judged.exit_code == 1, "a gate that was not measured is not passed"
+    gates = json.loads((smoke_run / "gates.json").read_text())
+    assert {gate["gate"] for gate in gates if gate["status"] != "passed"} == {"G12", "G19"}, judged.output
+
+
+def test_the_report_of_the_run_is_there_and_in_its_traces(smoke_run):
+    page = (smoke_run / "report.html").read_text()
+    assert "G01" in page
+    assert list((smoke_run / "mlartifacts").rglob("report.html"))
 
 
 def test_an_exported_checkpoint_is_what_was_served_and_plays(smoke_run, tmp_path):
