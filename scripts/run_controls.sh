@@ -68,7 +68,7 @@ common=(
     trainer.total_training_steps="$STEPS"
     trainer.save_freq="$STEPS"
     actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker=1
-    "contract.evaluation.gates_not_applicable={G12: every arm trains synchronously}"
+    "+contract.evaluation.gates_not_applicable.G12=every arm trains synchronously"
 )
 mkdir -p "$OUT"
 arm frozen "3 minutes" contract.evaluation.control=frozen
