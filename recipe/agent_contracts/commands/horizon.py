@@ -36,34 +36,53 @@ def horizon(
             write_atomically(out, msgspec.json.format(msgspec.json.encode(result)))
     except (ContractViolation, OSError) as error:
         fail(str(error), code=2)
-    console.print(_rates_table(result))
+    show(result)
+
+
+def show(result: Result) -> None:
+    """Print the figures by horizon, the tests, and what they are figures of."""
+    console.print(_errors_table(result))
+    console.print(_rewards_table(result))
     console.print(_tests_table(result))
     console.print(
-        f"{result.num_episodes} episodes of {design.token_budget} tokens each; design {result.design_hash}. The actor "
-        "and the stand-ins are scripts: this measures the protocol and the shipped verifier, not a model.",
+        f"{result.num_episodes} episodes of {result.design.token_budget} tokens each; design {result.design_hash}. The "
+        "actor and the stand-ins are scripts: this measures the protocol and the shipped verifier, not a model.",
         soft_wrap=True,
     )
 
 
-def _rates_table(result: Result) -> Table:
+def _errors_table(result: Result) -> Table:
     title = "errors by horizon, corruptions pooled, 95% Wilson intervals"
+    columns = ("work", "turns", "actor error", "verifier", "false positive", "false negative")
+    table = Table(*columns, title=title, box=None, title_justify="left")
+    for row in result.by_horizon:
+        for place, figures in enumerate(row.verifiers):
+            head = (row.work.value, str(row.horizon), row.actor_error.text()) if place == 0 else ("", "", "")
+            table.add_row(*head, figures.verifier, figures.false_positive.text(), figures.false_negative.text())
+    return table
+
+
+def _rewards_table(result: Result) -> Table:
+    title = "reward without being right, by horizon; Brier score where a verifier states probabilities"
     columns = (
         "work",
         "turns",
-        "actor error",
         "verifier",
-        "false positive",
-        "false negative",
-        "rewarded wrong",
+        "rewarded wrong, of all",
+        "rewarded, of cheating",
+        "stated",
+        "right",
         "Brier",
     )
     table = Table(*columns, title=title, box=None, title_justify="left")
     for row in result.by_horizon:
         for place, figures in enumerate(row.verifiers):
-            head = (row.work.value, str(row.horizon), row.actor_error.text()) if place == 0 else ("", "", "")
-            rates = (figures.false_positive, figures.false_negative, figures.rewarded_wrong)
-            brier = "" if figures.calibration is None else figures.calibration.brier.text()
-            table.add_row(*head, figures.verifier, *(rate.text() for rate in rates), brier)
+            head = (row.work.value, str(row.horizon)) if place == 0 else ("", "")
+            found = figures.calibration
+            shares = () if found is None else (f"{found.mean_probability:.3f}", f"{found.share_right:.3f}")
+            brier = () if found is None else (found.brier.text(),)
+            rates = (figures.rewarded_wrong.text(), figures.hacks_rewarded.text())
+            table.add_row(*head, figures.verifier, *rates, *shares, *brier)
     return table
 
 

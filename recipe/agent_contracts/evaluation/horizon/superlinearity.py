@@ -67,8 +67,8 @@ class Superlinearity(msgspec.Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """The result as a sentence."""
         if self.growth is None or self.bend is None:
-            return f"superlinearity not measured: a horizon has fewer than {MIN_CASES} labelled cases"
-        grew = "grew with the horizon" if self.growth.lower_bound > _TINY else "growth not shown"
+            return f"not measured: a horizon has fewer than {MIN_CASES} labelled cases"
+        grew = "grew" if self.growth.lower_bound > _TINY else "growth not shown"
         return f"{grew}; superlinearity {self.verdict}"
 
 

@@ -111,7 +111,7 @@ class SamplingStandIn(SemanticStandIn):
 class HybridVerifier:
     """A hard gate, then a judge that can withhold what the gate granted and grant nothing."""
 
-    name = "hybrid (state, then semantic stand-in)"
+    name = "hybrid"
 
     def __init__(self, gate: HorizonVerifier, judge: HorizonVerifier) -> None:
         self._gate = gate
