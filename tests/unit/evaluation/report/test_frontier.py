@@ -39,7 +39,7 @@ def test_rings_mark_the_points_that_they_are_told_to():
     assert ring == (f"{axes.x(0.2):.1f}", f"{axes.y(0.8):.1f}")
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+@given(*[st.integers(0, 1000).map(lambda count: count / 1000)] * 4)
 def test_intervals_along_both_axes_lie_inside_the_frame(harm, more, success, better):
     series = Series(
         name="one",
