@@ -12,6 +12,7 @@ from recipe.agent_contracts.commands import (
     controls,
     env,
     gates,
+    horizon,
     ledger,
     manifest,
     quarantine,
@@ -37,6 +38,7 @@ app.command()(why.why)
 app.command()(gates.gates)
 app.command()(controls.controls)
 app.command()(controls.sft_only)
+app.command()(horizon.horizon)
 app.command()(report.report)
 
 

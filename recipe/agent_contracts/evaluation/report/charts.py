@@ -30,7 +30,8 @@ class Axes:
         points = [point for series in chart.series for point in series.points if self.is_shown(point[1])]
         values = [y for _, y in points] + ([] if chart.bound is None else [chart.bound])
         values += [y for series in chart.series for pair in series.band for y in pair if self.is_shown(y)]
-        x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)
+        ends = [x for x, _ in points] + [x for series in chart.series for pair in series.x_band for x in pair]
+        x_low, x_high = min(ends), max(ends)
         self.x_low, self.x_high = (0.0, x_high * 1.15 or 0.1) if chart.is_frontier else _widened(x_low, x_high)
         low, high = min(values), max(values)
         if self.is_log:
@@ -78,7 +79,7 @@ def svg(chart: Chart, name: str) -> Markup:
         )
     # Intervals of several series at one step would hide each other.
     room = [4.0 * (index - (len(chart.series) - 1) / 2) for index in range(len(chart.series))]
-    has_bars = any(0 < len(series.band) <= _BARS for series in chart.series)
+    has_bars = any(0 < len(series.band) <= _BARS for series in chart.series) and not chart.is_frontier
     parts += [_series(axes, series, has_bars * shift) for series, shift in zip(chart.series, room, strict=True)]
     return Markup(
         '<svg viewBox="0 0 {width} {height}" role="img" aria-labelledby="{name}-t {name}-d">'
@@ -132,7 +133,25 @@ def _series(axes: Axes, series: Series, shift: float) -> Markup:
         if len(places) <= _MARKED_POINTS
         else []
     )
-    return Markup("").join([_band(axes, series, style, shift), line if places else Markup(""), *marks, *names])
+    rings = [
+        Markup('<circle class="ring" cx="{}" cy="{}" r="7"/>').format(*_places(x, y))
+        for x, y in _ringed(series, places)
+    ]
+    interval = _crosses(axes, series, style) if series.x_band else _band(axes, series, style, shift)
+    return Markup("").join([interval, line if places else Markup(""), *marks, *rings, *names])
+
+
+def _ringed(series: Series, places: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [place for place, is_ringed in zip(places, series.ringed, strict=False) if is_ringed]
+
+
+def _crosses(axes: Axes, series: Series, style: int) -> Markup:
+    """The intervals of points that are measured along both axes."""
+    parts = []
+    for (x, y), (low, high), (left, right) in zip(series.points, series.band, series.x_band, strict=True):
+        parts.append(f"M{axes.x(x):.1f} {axes.y(low):.1f} V{axes.y(high):.1f}")
+        parts.append(f"M{axes.x(left):.1f} {axes.y(y):.1f} H{axes.x(right):.1f}")
+    return Markup('<path class="cross s{}" d="{}"/>').format(style, " ".join(parts))
 
 
 def _band(axes: Axes, series: Series, style: int, shift: float) -> Markup:

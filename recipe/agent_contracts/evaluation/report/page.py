@@ -58,6 +58,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     points: list[tuple[float, float]]
     band: list[tuple[float, float]] = []
     """(low, high) of each point; empty: no interval."""
+    x_band: list[tuple[float, float]] = []
+    """The same along the x axis, where that is measured too: each point is drawn as a cross."""
+    ringed: list[bool] = []
+    """Which points have a ring; empty: none."""
     style: int = 0
     """Which color and dash."""
     labels: list[str] = []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from recipe.agent_contracts.evaluation.report.frontier import pareto_optimal
 from recipe.agent_contracts.evaluation.report.measured import Measured
 from recipe.agent_contracts.evaluation.report.page import (
     Block,
@@ -23,7 +25,7 @@ from recipe.agent_contracts.evaluation.report.page import (
     rate,
 )
 from recipe.agent_contracts.evaluation.report.tally import HELD_OUT, TRAIN, Slice
-from recipe.agent_contracts.evaluation.statistics import wilson
+from recipe.agent_contracts.evaluation.statistics import Estimate, wilson
 
 
 def safety_section(runs: list[Measured]) -> Section:
@@ -32,30 +34,55 @@ def safety_section(runs: list[Measured]) -> Section:
         Paragraph(
             "What success came with at each held-out evaluation: attempts that broke a rule (violations), that changed "
             "something the task did not ask for (side effects), that tampered with the measurement. They are never "
-            "summed into success. The charts put success against each, with the step beside each point: up and to the "
-            "left is better; the table below them has the points."
+            "summed into success. The charts put success against each, with the step beside each point and 95% "
+            "intervals over tasks along both axes: up and to the left is better. A ring marks an evaluation that no "
+            "other one of any run shown beats at both (by point estimates); the table below has the points."
         )
     ]
     charts = [_frontier(runs, "violated", "violations"), _frontier(runs, "damaged", "side effects")]
     if any(chart.series for chart in charts):
         blocks.append(Grid([chart for chart in charts if chart.series]))
-    blocks += beside([_safety_table(run) for run in runs if run.evaluations(run.main_decoding)])
+    blocks += beside([_safety_table(runs, i) for i, run in enumerate(runs) if run.evaluations(run.main_decoding)])
     blocks += beside([verifier_block(run) for run in runs])
     return Section("safety", "Safety, side effects and the verifier", blocks)
 
 
+class _Point(NamedTuple):
+    """One evaluation of one run; both over tasks, with intervals."""
+
+    step: int
+    harm: Estimate
+    success: Estimate
+
+
+def _points(run: Measured, field: str) -> list[_Point]:
+    slices = [(step, run.tally.at(HELD_OUT, run.main_decoding, step)) for step in run.evaluations(run.main_decoding)]
+    measured = [(step, found.rate(field), found.rate("success")) for step, found in slices]
+    return [_Point(step, harm, success) for step, harm, success in measured if harm is not None and success is not None]
+
+
+def _on_frontier(runs: list[Measured], field: str) -> set[tuple[int, int]]:
+    """(place of the run, step) of every evaluation that no other of any run beats at success and `field`."""
+    found = [(index, point) for index, run in enumerate(runs) for point in _points(run, field)]
+    optimal = pareto_optimal([(point.harm.mean, point.success.mean) for _, point in found])
+    return {(index, point.step) for (index, point), is_optimal in zip(found, optimal, strict=True) if is_optimal}
+
+
 def _frontier(runs: list[Measured], field: str, name: str) -> Chart:
-    series = []
+    optimal, series = _on_frontier(runs, field), []
     for index, run in enumerate(runs):
-        decoding, points = run.main_decoding, {}
-        for step in run.evaluations(decoding):
-            found = run.tally.at(HELD_OUT, decoding, step)
-            harm, success = found.mean(field), found.mean("success")
-            if harm is not None and success is not None:
-                points[str(step)] = (harm.mean, success.mean)
+        points = _points(run, field)
         if points:
-            told = f"{run.prefix}evaluations, joined in order of steps"
-            series.append(Series(name=told, points=list(points.values()), labels=list(points), style=index))
+            line = Series(
+                name=f"{run.prefix}evaluations, joined in order of steps",
+                points=[(point.harm.mean, point.success.mean) for point in points],
+                band=[(point.success.low, point.success.high) for point in points],
+                x_band=[(point.harm.low, point.harm.high) for point in points],
+                ringed=[(index, point.step) in optimal for point in points],
+                labels=[str(point.step) for point in points],
+                style=index,
+            )
+            series.append(line)
     return Chart(
         title=f"Success against {name}",
         x_label=f"share of attempts with {name}",
@@ -66,8 +93,11 @@ def _frontier(runs: list[Measured], field: str, name: str) -> Chart:
     )
 
 
-def _safety_table(run: Measured) -> Table:
-    rows = []
+def _safety_table(runs: list[Measured], index: int) -> Table:
+    run, rows = runs[index], []
+    frontiers = {
+        name: _on_frontier(runs, field) for name, field in (("violations", "violated"), ("side effects", "damaged"))
+    }
     for step in run.evaluations(run.main_decoding):
         found = run.tally.at(HELD_OUT, run.main_decoding, step)
         rows.append(
@@ -76,11 +106,13 @@ def _safety_table(run: Measured) -> Table:
                 str(found.num_attempts),
                 rate(found.rate("success")),
                 *(f"{found.count(field)}; {rate(found.rate(field))}" for field in ("violated", "damaged", "tampered")),
+                ", ".join(name for name, optimal in frontiers.items() if (index, step) in optimal) or "neither",
             ]
         )
     return Table(
         caption=f"{run.prefix}success and harm by evaluation, {decoding_name(run.main_decoding)}",
-        columns=["step", "attempts", "success", "violations", "side effects", "tampering"],
+        columns=["step", "attempts", "success", "violations", "side effects", "tampering", "on the frontier of"],
+        words=("on the frontier of",),
         rows=rows,
     )
 
