@@ -26,6 +26,7 @@ from recipe.agent_contracts.verification.boxes.guarantee import REQUIRED_BY_DEFA
 
 READY_SECONDS = 20.0
 """For the candidate's interpreter to start, before any of the agent's code."""
+MAX_NAME_CHARACTERS = 80
 _PROGRAM = Path(__file__).with_name("candidate.py").read_text()
 
 
@@ -159,5 +160,11 @@ def _compared(answer: Any, number: int, expected: Any) -> str | None:
     if not isinstance(answer, dict) or not strict_json.same(answer.get("id"), number):
         return "an answer to another call"
     if set(answer) != {"id", "value"}:
-        return f"it raised {answer.get('error')}"
+        return f"it raised {_shown(answer.get('error'))}"
     return None if strict_json.same(answer["value"], expected) else "another value than expected"
+
+
+def _shown(name: object) -> str:
+    """The name of an exception, which the agent chose: shown in logs and reports only where it is a plain one."""
+    is_plain = isinstance(name, str) and name.isidentifier() and len(name) <= MAX_NAME_CHARACTERS
+    return str(name) if is_plain else "something without a plain name"

@@ -19,6 +19,8 @@ from typing import Any
 
 REPOSITORY = Path(__file__).parents[3]
 ORDINARY_UID = 61000
+PACKAGE = {"bwrap": "bubblewrap", "setpriv": "util-linux"}
+"""Where the programs come from that make root another user."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ def _all() -> dict[Tier, Future[dict[str, Any] | str]]:
 def _run(tier: Tier, does: tuple[str, ...]) -> dict[str, Any] | str:
     if tier.as_root and os.geteuid() != 0:
         return "needs root"
-    if _changes_user(tier) and not (shutil.which("bwrap") and shutil.which("setpriv")):
-        return "needs the programs bwrap and setpriv (Debian: bubblewrap, util-linux) to become another user from root"
+    if missing := [name for name in _as_user(tier) if name in PACKAGE and not shutil.which(name)]:
+        return f"needs {missing[0]} (Debian: {PACKAGE[missing[0]]}) to run as this user from root"
     command = [sys.executable, "-m", "tests.contracts.attacks.harness", tier.backend, *["locked"] * tier.locked, *does]
     done = subprocess.run(
         [*_as_user(tier), *command],
@@ -84,21 +86,21 @@ def _run(tier: Tier, does: tuple[str, ...]) -> dict[str, Any] | str:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _changes_user(tier: Tier) -> bool:
-    return os.geteuid() == 0 and tier.backend != "bubblewrap_uid"
-
-
 def _as_user(tier: Tier) -> list[str]:
-    if not _changes_user(tier):
+    """What goes before a command so that it runs as the tier's user."""
+    if os.geteuid() != 0 or tier.backend == "bubblewrap_uid":
         return []
-    passable = ["bwrap", "--cap-add", "ALL", "--dev-bind", "/", "/"]
-    base = Path(os.path.realpath(sys.base_prefix))
+    user = ["setpriv", "--reuid", str(ORDINARY_UID), "--regid", str(ORDINARY_UID), "--clear-groups"]
+    return [*_passable(Path(os.path.realpath(sys.base_prefix))), *([] if tier.as_root else user)]
+
+
+def _passable(base: Path) -> list[str]:
+    """What gives every user the interpreter at `base`: nothing, or a home of its own around it where it is private."""
     private = next((place for place in reversed(base.parents) if not place.stat().st_mode & 0o001), None)
-    if private is not None:
-        passable += ["--perms", "0755", "--tmpfs", str(private)]
-        for place in reversed(base.parents):
-            if place.is_relative_to(private) and place != private:
-                passable += ["--perms", "0755", "--dir", str(place)]
-        passable += ["--ro-bind", str(base), str(base)]
-    uid = str(ORDINARY_UID)
-    return passable if tier.as_root else [*passable, "setpriv", "--reuid", uid, "--regid", uid, "--clear-groups"]
+    if private is None:
+        return []
+    prefix = ["bwrap", "--cap-add", "ALL", "--dev-bind", "/", "/", "--perms", "0755", "--tmpfs", str(private)]
+    for place in reversed(base.parents):
+        if place.is_relative_to(private) and place != private:
+            prefix += ["--perms", "0755", "--dir", str(place)]
+    return [*prefix, "--ro-bind", str(base), str(base)]

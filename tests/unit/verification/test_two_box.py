@@ -46,6 +46,12 @@ def test_a_hang_costs_its_own_case_only():
     assert time.monotonic() - started < 60
 
 
+@pytest.mark.parametrize("name", ["\x1b[2J", "\u202e", "x" * 1000, "reward: 1"])
+def test_a_failure_shows_no_text_that_the_agent_chose(name):
+    source = f"def f(x): raise type({name!r}, (Exception,), {{}})"
+    assert failures(source, CASES[:1]) == ["it raised something without a plain name"]
+
+
 WRITES_TO_EVERY_DESCRIPTOR = """
 import os, time
 def write(data):

@@ -14,7 +14,7 @@ import os
 import resource
 import signal
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from . import kernel  # relative: in a box this folder is all there is of the package
 
@@ -72,24 +72,19 @@ def _supervise(report: int) -> None:
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
     kernel.keep_signals_in()
     _check_signals_stay_in()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, lambda *_: _end_all(128 + signal.SIGTERM))
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         return
     os.close(report)
-    status = 128 + signal.SIGTERM
-    try:
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        _end_descendants()
-        os._exit(status if status >= 0 else 128 - status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _end_all(status if status >= 0 else 128 - status)
 
 
 def _check_signals_stay_in() -> None:
-    """Raise where `_end_descendants` would end others."""
+    """Raise where `_end_all` would end others."""
     try:
         os.kill(os.getppid(), 0)
     except PermissionError:
@@ -97,10 +92,14 @@ def _check_signals_stay_in() -> None:
     raise OSError(errno.EPERM, "signals of the supervisor reach its caller")
 
 
-def _end_descendants() -> None:
-    """Kill and reap every descendant: the kernel kills all that this process may signal at once, no fork escapes."""
+def _end_all(status: int) -> NoReturn:
+    """Kill and reap every descendant, then end; a second signal may enter it again.
+
+    The kernel kills all that this process may signal at once, so no fork escapes.
+    """
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)  # as their subreaper it inherits every orphan
+    os._exit(status)

@@ -19,7 +19,7 @@ from typing import Any
 _libc = ctypes.CDLL(None, use_errno=True)
 _ALLOWED_ENVIRONMENT = {"PATH", "HOME", "LANG", "LC_CTYPE"}
 _DAEMON_SECONDS = 3.0
-_WITH_A_SIZE = ("/tmp", "/dev/shm")
+_BOUNDED = ("/tmp", "/dev/shm", "/dev/pts")
 _CLONE_NEWUSER, _PTRACE_SEIZE, _PR_GET_NO_NEW_PRIVS = 0x10000000, 0x4206, 39
 
 
@@ -129,10 +129,10 @@ def _of_quotas(limits: dict[str, int]) -> Iterator[tuple[str, str]]:
 
 
 def _mounted() -> list[str]:
-    """Where a file system is mounted, but for those that have a size of their own."""
+    """Where a file system is mounted, but for those that have a size of their own or take no files."""
     try:
         with open("/proc/self/mounts") as mounts:
-            return [place for place in (line.split()[1] for line in mounts) if place not in _WITH_A_SIZE]
+            return [place for place in (line.split()[1] for line in mounts) if place not in _BOUNDED]
     except OSError:
         return []
 
