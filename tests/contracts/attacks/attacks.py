@@ -279,6 +279,7 @@ ATTACKS = (
         "chain_of_forks",
         G.NO_SURVIVORS,
         "pid namespace or the supervisor's one kill of its domain",
+        "if os.fork(): os._exit(0)\n"
         "for _ in range(3): os.fork()\n"  # it has another process id at each look, but holds its output
         "end = time.time() + 12\n"
         "while time.time() < end:\n"
