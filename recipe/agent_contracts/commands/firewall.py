@@ -34,15 +34,19 @@ def firewall(
 
     With --run the result is the run's audits/firewall.json, with the hash of its scaffold lock.
     """
-    from recipe.agent_contracts.evaluation.firewall.audit import FILE, audit, data_files, write_audit
+    from recipe.agent_contracts.evaluation.firewall.audit import FILE, audit, data_files, declared_cutoff, write_audit
     from recipe.agent_contracts.evaluation.firewall.suite import read_suite
 
     try:
-        if (run is None) == (train is None or heldout is None) or (run is not None and train is not None):
+        if run is not None and (train or heldout or cutoff):
+            raise ValueError("--run RUN takes files and cut-off from the run's experiment")
+        day = None if cutoff is None else cutoff.date()
+        if run is not None:
+            train, heldout = data_files(run)
+            day = declared_cutoff(run)
+        if train is None or heldout is None:
             raise ValueError("give TRAIN and HELDOUT, or --run RUN")
-        files = data_files(run) if run is not None else (train, heldout)
-        suites = [read_suite(path) for path in files if path is not None]
-        found = audit(suites[0], suites[1], None if cutoff is None else cutoff.date(), run)
+        found = audit(read_suite(train), read_suite(heldout), day, run)
         for path in (out, None if run is None else run / FILE):
             if path is not None:
                 write_audit(path, found)

@@ -8,6 +8,7 @@ It shows that these files are apart by these measures; it cannot show what a pre
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from recipe.agent_contracts.evaluation.firewall.suite import Suite, public_hash
 from recipe.agent_contracts.evaluation.gates.base import Run
 from recipe.agent_contracts.policy.scaffold_lock import read_lock
 from recipe.agent_contracts.transition.snapshots import BlobStore, write_atomically
-from recipe.agent_contracts.transition.trajectory import TurnRecord, episodes
+from recipe.agent_contracts.transition.trajectory import EpisodeIdentity, episodes
 
 FILE = Path("audits") / "firewall.json"
 _TRAIN = "train"
@@ -48,6 +49,12 @@ class Firewall(msgspec.Struct, frozen=True, kw_only=True):
     network: dict[str, NetworkPolicy | None]
     """By domain. Null: the domain declares none."""
     checks: list[Check]
+
+
+def declared_cutoff(run: Path) -> datetime.date | None:
+    """What a run's experiment declares. A run of an earlier version, without the key, declares none."""
+    declared = (Run(run).contract.get("evaluation") or {}).get("temporal_cutoff")
+    return None if declared is None else datetime.date.fromisoformat(str(declared))
 
 
 def data_files(run: Path) -> tuple[Path, Path]:
@@ -133,41 +140,42 @@ def _canary_checks(train: Suite, heldout: Suite, canaries: dict[str, str]) -> It
 
 def _episode_checks(run: Path | None, heldout: Suite, canaries: dict[str, str]) -> Iterator[Check]:
     """No training episode of a run played a held-out task or held a canary in what its context was made of."""
-    names = ("heldout_in_episodes", "canary_in_episodes")
+    played_name, holding_name, bound = "heldout_in_episodes", "canary_in_episodes", "0 training episodes"
     if run is None:
-        yield from (not_applicable(name, "two files were audited, not a run", "0 training episodes") for name in names)
+        yield not_applicable(played_name, "two files were audited, not a run", bound)
+        yield not_applicable(holding_name, "two files were audited, not a run", bound)
         return
-    blobs = BlobStore(run / "blobs")
     publics, ids = {task.public_hash for task in heldout.tasks}, {task.task_id for task in heldout.tasks}
-    hashes: dict[str, str] = {}
-    texts: dict[str, str] = {}
     count, played, holding = 0, list[str](), list[str]()
+    for identity, task, text in _trained(run):
+        count += 1
+        if identity.task_id in ids or public_hash(msgspec.json.decode(task)) in publics:
+            played.append(f"{identity.trajectory_id} played {identity.task_id}")
+        if any(canary in text for canary in canaries.values()):
+            holding.append(identity.trajectory_id)
+    if count == 0:
+        yield not_applicable(played_name, "the run has no training episode", bound)
+        yield not_applicable(holding_name, "the run has no training episode", bound)
+        return
+    yield none_allowed(played_name, f"{len(played)} of {count} training episodes", bound, played)
+    if canaries:
+        yield none_allowed(holding_name, f"{len(holding)} of {count} training episodes", bound, holding)
+    else:
+        yield not_applicable(holding_name, "no domain of these files declares a canary", bound)
+
+
+def _trained(run: Path) -> Iterator[tuple[EpisodeIdentity, str, str]]:
+    """Training episodes: who they are, their task, and all text that their contexts were made of."""
+    blob = functools.lru_cache(maxsize=1024)(BlobStore(run / "blobs").get)
     for turns in episodes(run):
         identity = turns[0].episode
-        if identity.partition != _TRAIN:
-            continue
-        count += 1
-        if identity.task_hash not in hashes:
-            texts[identity.task_hash] = blobs.get(identity.task_hash).decode()
-            hashes[identity.task_hash] = public_hash(msgspec.json.decode(texts[identity.task_hash]))
-        if identity.task_id in ids or hashes[identity.task_hash] in publics:
-            played.append(f"{identity.trajectory_id} played {identity.task_id}")
-        read = "\n".join([texts[identity.task_hash], *(_texts(turn, blobs) for turn in turns)])
-        if any(canary in read for canary in canaries.values()):
-            holding.append(identity.trajectory_id)
-    for name, found in zip(names, (played, holding), strict=True):
-        if count == 0:
-            yield not_applicable(name, "the run has no training episode", "0 training episodes")
-        elif name == names[1] and not canaries:
-            yield not_applicable(name, "no domain of these files declares a canary", "0 training episodes")
-        else:
-            yield none_allowed(name, f"{len(found)} of {count} training episodes", "0 training episodes", found)
-
-
-def _texts(turn: TurnRecord, blobs: BlobStore) -> str:
-    """What a turn adds to the context: the sampled text and the observation."""
-    observed = turn.observation if turn.observation_ref is None else blobs.get(turn.observation_ref).decode()
-    return f"{turn.action_text}\n{observed or ''}"
+        if identity.partition == _TRAIN:
+            task = blob(identity.task_hash).decode()
+            told = [
+                turn.observation if turn.observation_ref is None else blob(turn.observation_ref).decode()
+                for turn in turns
+            ]
+            yield identity, task, "\n".join([task, *(turn.action_text for turn in turns), *filter(None, told)])
 
 
 def _network_check(network: dict[str, NetworkPolicy | None]) -> Check:

@@ -16,6 +16,7 @@ from recipe.agent_contracts.evaluation.firewall.suite import SuiteTask
 from recipe.agent_contracts.evaluation.firewall.tfidf import cosines
 
 VIEWS: dict[str, Callable[[SuiteTask], str]] = {"text": lambda task: task.text, "content": lambda task: task.content}
+MISSED = "false_negative_probability_at_bound"
 Tasks = Sequence[SuiteTask]
 
 
@@ -39,7 +40,7 @@ def _by_shingles(name: str, text_of: Callable[[SuiteTask], str], train: Tasks, h
     figures = {
         "num_candidates": float(len(found)),
         "num_pairs": float(len(train) * len(heldout)),
-        "false_negative_probability_at_bound": minhash.miss_probability(rules.max_jaccard, rules),
+        MISSED: minhash.miss_probability(rules.max_jaccard, rules),
     }
     return _judged(name, "Jaccard", list(nearest.values()), len(heldout), rules.max_jaccard, figures)
 
@@ -63,12 +64,14 @@ def _judged(
     values = np.zeros(num_heldout)
     values[: len(worst)] = [pair.similarity for pair in worst]
     spread = {"max": values.max(), "p99": np.quantile(values, 0.99), "median": np.median(values)}
+    missed = figures.get(MISSED)
+    bound = f"{measure} below {limit:g}" + ("" if missed is None else f" (one at it is missed with p {missed:.1g})")
     told = ", ".join(f"{key} {value:.3f}" for key, value in spread.items())
     return Check(
         name=name,
         status=Status.FAILED if over else Status.PASSED,
         figure=f"{len(over)} of {num_heldout} held-out tasks; nearest {measure}: {told}",
-        bound=f"{measure} below {limit:g}",
+        bound=bound,
         evidence=[f"held-out {pair.heldout} and train {pair.train}: {pair.similarity:.3f}" for pair in over[:SHOWN]],
         figures={**{key: float(value) for key, value in spread.items()}, "num_over": float(len(over)), **figures},
         pairs=worst[:SHOWN],

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from recipe.agent_contracts.canonical import sha256_json
+from recipe.agent_contracts.config.dataset import is_on_its_side
 from recipe.agent_contracts.evaluation.firewall.minhash import words
 from recipe.agent_contracts.evaluation.firewall.rules import Check, none_allowed, not_applicable
 from recipe.agent_contracts.evaluation.firewall.suite import SuiteTask
@@ -67,13 +68,12 @@ def temporal_check(train: Sequence[SuiteTask], heldout: Sequence[SuiteTask], cut
         return not_applicable(name, "no cut-off is declared", bound)
     if not any(task.date for task in (*train, *heldout)):
         return not_applicable(name, "no task has a date", bound)
-    evidence: list[str] = []
-    for side, tasks in (("train", train), ("held-out", heldout)):
-        for task in tasks:
-            if task.date is None:
-                evidence.append(f"{side} {task.task_id} has no date")
-            elif (datetime.date.fromisoformat(task.date) < cutoff) != (side == "train"):
-                evidence.append(f"{side} {task.task_id} is of {task.date}")
+    evidence = [
+        f"{side} {task.task_id}: {task.date or 'no date'}"
+        for side, tasks in (("train", train), ("held-out", heldout))
+        for task in tasks
+        if not is_on_its_side(task.date, cutoff, is_train=side == "train")
+    ]
     total = len(train) + len(heldout)
     return none_allowed(name, f"{len(evidence)} of {total} tasks on the wrong side or undated", bound, evidence)
 
@@ -83,7 +83,7 @@ def _shared(name: str, part: Part, train: Sequence[SuiteTask], heldout: Sequence
     trained, tested = _grouped(part, train), _grouped(part, heldout)
     if not trained or not tested:
         side = "training" if not trained else "held-out"
-        return not_applicable(name, f"no {side} task declares it", bound)
+        return not_applicable(name, f"no {side} task names one", bound)
     shared = sorted(trained.keys() & tested.keys())
     evidence = [f"held-out {tested[key][0]} and train {trained[key][0]}: {key}" for key in shared]
     if unit == "labels":

@@ -71,9 +71,10 @@ def read_suite(path: Path) -> Suite:
     """
     import pyarrow.parquet as pq
 
-    tasks: dict[str, SuiteTask] = {}
+    tasks: dict[tuple[str, str], SuiteTask] = {}
     for row in read_rows(path):
-        tasks.setdefault(str(row["extra_info"]["task_id"]), _task(path, row))
+        task = _task(path, row)
+        tasks.setdefault((task.task_id, task.public_hash), task)
     canary = (pq.read_schema(path).metadata or {}).get(CANARY_KEY)
     return Suite(str(path), sha256_file(path), None if canary is None else canary.decode(), list(tasks.values()))
 
