@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from recipe.agent_contracts.evaluation.firewall.tfidf import cosines
 
 TEXTS = st.lists(
-    st.lists(st.sampled_from("red green blue black white".split()), min_size=1).map(" ".join), min_size=1, max_size=5
+    st.lists(st.sampled_from(["red", "green", "blue", "black", "white"]), min_size=1).map(" ".join),
+    min_size=1,
+    max_size=5,
 )
 
 
