@@ -15,6 +15,7 @@ from recipe.agent_contracts.transition.envs.terminal.dataset import (
     find_row,
     write_dataset,
 )
+from recipe.agent_contracts.transition.snapshots import BlobStore
 from tests.unit.commands.conftest import write
 from tests.unit.evaluation.firewall import rows
 
@@ -113,17 +114,16 @@ def test_a_training_episode_that_read_the_canary_is_named(experiment):
     assert (found["status"], found["evidence"]) == ("failed", ["g_1"])
 
 
-def test_a_training_episode_of_a_held_out_task_is_named_even_under_another_id(experiment):
-    from recipe.agent_contracts.transition.snapshots import BlobStore
-
+@pytest.mark.parametrize("changes", [{"task_id": "train-1", "split": "train"}, {"token_budget": 9}])
+def test_a_training_episode_of_a_held_out_task_is_named_by_content_or_by_id(experiment, changes):
     folder, (first, second) = experiment
-    task = find_row("heldout_known_style", 0, seed=3)["extra_info"]["task"]
-    renamed = json.dumps({**json.loads(task), "task_id": "train-1", "split": "train"})
-    who = msgspec.structs.replace(second[0].episode, task_hash=BlobStore(folder / "blobs").put(renamed.encode()))
+    task = json.loads(find_row("heldout_known_style", 0, seed=3)["extra_info"]["task"]) | changes
+    blob = BlobStore(folder / "blobs").put(json.dumps(task).encode())
+    who = msgspec.structs.replace(second[0].episode, task_hash=blob, task_id=task["task_id"])
     write(folder, first, [msgspec.structs.replace(turn, episode=who) for turn in second])
     assert call("--run", folder).exit_code == 1
     found = checks_of(folder / "audits" / "firewall.json")["heldout_in_episodes"]
-    assert (found["figure"], found["evidence"][0].split()[0]) == ("1 of 2 training episodes", "g_1")
+    assert (found["figure"], found["evidence"]) == ("1 of 2 training episodes", [f"g_1 played {task['task_id']}"])
 
 
 def test_evaluation_episodes_are_not_asked(experiment):

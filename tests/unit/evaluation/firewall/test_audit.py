@@ -71,16 +71,35 @@ def test_a_grader_of_its_own_kind_is_compared_as_text(tmp_path):
     assert "heldout-0 and train train-1" in check_of(found, "grader").evidence[0]
 
 
-def test_one_wording_with_other_values_is_caught_whatever_its_template_id(tmp_path):
+@pytest.mark.parametrize(("trained", "tested"), [("7", "9"), ("amber", "slate"), ("very dark", "light")])
+def test_one_wording_with_other_values_is_caught_whatever_its_template_id(tmp_path, trained, tested):
     def ask(name, split, file, value):
-        return row(name, split, f"Set retries to {value} in {file}.ini.", files={f"{file}.ini": "retries=1"})
+        text, files = f"Set color to {value} in {file}.ini.", {f"{file}.ini": "color=none"}
+        return row(name, split, text, files=files, expected=f"color={value}")
 
-    train = [*rows.train_rows(), ask("planted", "train", "core", 7)]
-    heldout = [*rows.heldout_rows(), ask("heldout-2", "heldout", "site", 9)]
+    train = [*rows.train_rows(), ask("planted", "train", "core", trained)]
+    heldout = [*rows.heldout_rows(), ask("heldout-2", "heldout", "site", tested)]
     found = audited(tmp_path, train, heldout)
     assert "wording" in failed(found)
     assert "set _ to _ in _" in check_of(found, "wording").evidence[0]
     assert "task_text" not in failed(found)
+
+
+def test_numbers_are_slots_though_no_file_and_no_grader_holds_them(tmp_path):
+    train = [*rows.train_rows(), row("planted", "train", "Wait 30 seconds, then go.")]
+    heldout = [*rows.heldout_rows(), row("heldout-2", "heldout", "Wait 45 seconds, then go.")]
+    assert check_of(audited(tmp_path, train, heldout), "wording").evidence == [
+        "held-out heldout-2 and train planted: wait _ seconds then go"
+    ]
+
+
+def test_a_pair_exactly_at_the_bound_fails(tmp_path):
+    words = [f"w{letter}" for letter in "abcdefghijk"]
+    train = [row("planted", "train", " ".join(words))]
+    heldout = [row("h", "heldout", " ".join([*words[:5], "other", *words[6:]]))]
+    found = audited(tmp_path, train, heldout)
+    assert check_of(found, "minhash_text").figures["max"] == RULES.max_jaccard
+    assert check_of(found, "minhash_text").status == "failed"
 
 
 @pytest.mark.parametrize("word", range(0, 12, 2))

@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 
 from recipe.agent_contracts.evaluation.firewall.tfidf import cosines
 
-TEXTS = st.lists(
-    st.lists(st.sampled_from(["red", "green", "blue", "black", "white"]), min_size=1).map(" ".join),
-    min_size=1,
-    max_size=5,
-)
+WORDS = st.sampled_from(["red", "green", "blue", "black", "white"])
+TEXTS = st.lists(st.lists(WORDS, min_size=1).map(" ".join), min_size=1, max_size=5)
 
 
 def test_a_worked_cosine():
