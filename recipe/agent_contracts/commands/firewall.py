@@ -70,7 +70,8 @@ def _show(found: Firewall) -> None:
             reach = ", ".join(policy.allowed) or "nothing"
             line = f"network of {name}: reaches {reach}; blocked: {policy.blocked}. Cost: {policy.cost_in_realism}"
             console.print(line, markup=False, soft_wrap=True)
-    console.print("no check failed" if found.passed else "a check failed: a gain on these tasks may be memory")
+    failed = ", ".join(check.name for check in found.checks if check.status == "failed")
+    console.print(f"failed: {failed}" if failed else "no check failed", soft_wrap=True)
 
 
 def _show_evidence(check: Check) -> None:

@@ -64,6 +64,7 @@ def test_a_leak_ends_with_1_and_is_named(tmp_path):
     result = call(train, heldout, "--out", tmp_path / "f.json")
     assert result.exit_code == 1
     assert "task_text: held-out heldout-1 and train planted" in result.output
+    assert "failed: task_text, wording, minhash_text" in result.output
     assert json.loads((tmp_path / "f.json").read_text())["passed"] is False
 
 

@@ -1,7 +1,7 @@
-"""What every audit must keep, fixed before a file is looked at, and the shape of what a check found.
+"""What every audit must keep, and the shape of what a check found.
 
-The thresholds are worked from single edits, not from the shipped files: see each field. A change of any value is
-another `version`, and every audit names the hash of the rules that it was made with.
+The thresholds are worked from single edits, see each field; no option moves them. A change of any value is another
+`version`, and every audit names the hash of the rules that it was made with.
 """
 
 from __future__ import annotations
