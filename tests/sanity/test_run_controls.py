@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 OUT = Path("runs/controls/2026-12-07")
 AGENT_CONTRACTS = """#!/usr/bin/env bash
+IFS=$'\t'
 echo "$*" >>ran
 case $1 in
   policy) echo /policy ;;
@@ -42,7 +43,7 @@ def start(checkout: Path, *overrides: str, **settings: str) -> subprocess.Comple
 
 def trainings(checkout: Path) -> dict[str, list[str]]:
     """Overrides of each training by its run folder's name, in order."""
-    lines = [line.split() for line in (checkout / "ran").read_text().splitlines()]
+    lines = [line.split("\t") for line in (checkout / "ran").read_text().splitlines()]
     return {Path(words[2]).name: words[3:] for words in lines if words[0] == "train"}
 
 
@@ -54,7 +55,7 @@ def test_every_arm_is_a_run_of_its_own_and_the_comparison_comes_last(checkout: P
         *("frozen", "frozen_again", "normal", "shuffled_1", "shuffled_2", "shuffled_3", "sft_only"),
     ]
     assert all(words[-1] == "contract.update.kl_beta=0.05" for words in arms.values()), "the user's overrides win"
-    assert (checkout / "ran").read_text().splitlines()[-1] == f"controls {OUT}"
+    assert (checkout / "ran").read_text().splitlines()[-1] == f"controls\t{OUT}"
 
 
 def test_arms_differ_in_nothing_but_their_control(checkout: Path) -> None:

@@ -43,6 +43,7 @@ SOURCES = (
     "transition/termination.py",
     "transition/tree.py",
     "verification/__init__.py",
+    "verification/layers.py",
     "verification/terminal.py",
     "verification/verifier.py",
 )
