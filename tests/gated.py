@@ -72,9 +72,14 @@ class Parts:
     verifier_audit: VerifierAudit | None
     audits: dict[str, Any]
     """The other files in audits/, by name."""
+    lost: list[str]
+    """Files that are deleted once the run is written."""
+    folder: Path
+    """Where `passing` wrote the blobs."""
 
-    def write(self, run: Path) -> None:
+    def write(self) -> None:
         """Write everything but the blobs, which `passing` has written."""
+        run = self.folder
         write_experiment(run, **self.contract)
         write_metrics(run, self.metrics)
         write_lock(run, self.lock)
@@ -83,7 +88,9 @@ class Parts:
         for policy in self.manifests:
             policy.write(run / "manifests")
         for version, checksum in self.served.items():
-            publish(run, policy_version=version, weight_checksum=checksum, ranks=self.ranks[version], num_ranks=NUM_RANKS)
+            publish(
+                run, policy_version=version, weight_checksum=checksum, ranks=self.ranks[version], num_ranks=NUM_RANKS
+            )
         write(run, *self.episodes.values())
         for record in self.updates:
             record.write(run)
@@ -93,6 +100,8 @@ class Parts:
         for name, content in self.audits.items():
             (run / "audits").mkdir(exist_ok=True)
             (run / "audits" / f"{name}.json").write_bytes(msgspec.json.encode(content))
+        for name in self.lost:
+            (run / name).unlink()
 
     def _write_ledger(self, run: Path) -> None:
         with contextlib.closing(Ledger(run)) as ledger:
@@ -129,6 +138,16 @@ class Parts:
         rows[index] = msgspec.structs.replace(rows[index], **changes)
         self.change_update(step, rows=rows)
 
+    def score(self, name: str) -> dict[str, float]:
+        """The verifier's reward vector for an episode's final state."""
+        blobs, turns = BlobStore(self.folder / "blobs"), self.episodes[name]
+        grader, state = blobs.get(turns[0].episode.grader_hash), blobs.get(str(turns[-1].final_state_hash))
+        return TerminalVerifier().score(json.loads(grader), state).vector()
+
+    def audit_verifier(self, verifier: type) -> None:
+        """Put the audit of another verifier in place of the shipped one's."""
+        self.verifier_audit = audit_of(self.folder, self.episodes["a_0"], self.episodes["a_1"], verifier)
+
     def drop(self, num_episodes: int, turns: list[TurnRecord], **changes: Any) -> None:
         """Add copies of an episode that were recorded for training and never used."""
         for number in range(num_episodes):
@@ -164,9 +183,7 @@ def passing(run: Path) -> Parts:
         episodes=episodes,
         updates=[_update(episodes, group, step) for group, step in (("a", 1), ("b", 2))],
         metrics={0: {}, 1: dict(METRICS), 2: dict(METRICS)},
-        lock=lock_of(
-            "sha256:b", {"train": [SAMPLED], "heldout/temperature_1": [SAMPLED], "heldout/greedy": [GREEDY]}
-        ),
+        lock=lock_of("sha256:b", {"train": [SAMPLED], "heldout/temperature_1": [SAMPLED], "heldout/greedy": [GREEDY]}),
         attested={
             **{role: hashes | held_out for role in ("launcher", "trainer", "reward")},
             "rollout": hashes,
@@ -184,6 +201,8 @@ def passing(run: Path) -> Parts:
             "controls": controls(),
             "sync_async": {"loss_relative_difference": 2e-8, "gradient_relative_difference": 3e-7},
         },
+        lost=[],
+        folder=run,
     )
 
 
@@ -194,9 +213,7 @@ def weights_of(version: int) -> str:
 
 def policy_of(version: int, how: Scaffold) -> PolicyManifest:
     """The manifest of a version in a scaffold."""
-    return PolicyManifest.of(
-        how, policy_version=version, weight_checksum=weights_of(version), base_revision="sha256:b"
-    )
+    return PolicyManifest.of(how, policy_version=version, weight_checksum=weights_of(version), base_revision="sha256:b")
 
 
 def sampled_by(turns: list[TurnRecord], version: int, how: Scaffold = SAMPLED) -> list[TurnRecord]:

@@ -100,7 +100,11 @@ def _attempt(name: str, partition: str, step: int, success: float, **changes: An
 
 
 def update(
-    names: list[str], step: int, control: str = "none", seed: int | None = None, num_tokens: Sequence[int] = (2, 2, 2, 2)
+    names: list[str],
+    step: int,
+    control: str = "none",
+    seed: int | None = None,
+    num_tokens: Sequence[int] = (2, 2, 2, 2),
 ) -> UpdateRecord:
     """The record of one group with `RETURNS`, made as the trainer makes it."""
     group = names[0].split("_")[0]
@@ -152,8 +156,8 @@ def make_all(folder: Path, num_tasks: int = 100) -> Path:
     return folder
 
 
-def estimate(low: float, high: float) -> Estimate:
-    return Estimate(mean=(low + high) / 2, low=low, high=high, num_tasks=200)
+def estimate(low: float, high: float, num_tasks: int = 200) -> Estimate:
+    return Estimate(mean=(low + high) / 2, low=low, high=high, num_tasks=num_tasks)
 
 
 def controls(
@@ -163,7 +167,7 @@ def controls(
     attempts: int = 3,
 ) -> Controls:
     """An audit of controls with these intervals: the normal arm's, and one a shuffle seed."""
-    shuffled = {str(seed): estimate(*null) for seed, null in enumerate(nulls)}
+    shuffled = {str(seed): estimate(*null, num_tasks) for seed, null in enumerate(nulls)}
     gains = Gains(normal=estimate(-0.05, 0.02), shuffled=shuffled, frozen_vs_frozen=None, sft_only=None)
     return Controls(
         baseline="frozen",

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from recipe.agent_contracts.cli import app
 from recipe.agent_contracts.errors import ContractViolation
-from recipe.agent_contracts.evaluation.controls import false_alarms, judge_controls, verdict
+from recipe.agent_contracts.evaluation.controls import Controls, false_alarms, judge_controls, verdict
 from recipe.agent_contracts.evaluation.gates.base import Run, Status
 from recipe.agent_contracts.evaluation.gates.control import ShuffledRewardNull
 from tests.unit.evaluation.control_runs import controls, make_all, make_arm, successes

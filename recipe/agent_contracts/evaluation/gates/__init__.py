@@ -91,7 +91,7 @@ def _excused(run: Run) -> dict[str, str]:
     """Gates that the preregistered experiment does without, with their reasons."""
     excused: dict[str, str] = run.contract["evaluation"]["gates_not_applicable"]
     known = {gate.id for gate in GATES}
-    wrong = [gate for gate, reason in excused.items() if gate not in known or not reason.strip()]
+    wrong = [gate for gate, reason in excused.items() if gate not in known or not str(reason or "").strip()]
     if wrong:
         raise ContractViolation("evaluation.gates", "a gate G01 to G19 with a reason", wrong, str(run.folder))
     return excused

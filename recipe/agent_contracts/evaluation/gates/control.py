@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from recipe.agent_contracts.evaluation.gates.base import Finding, Gate
 
 
@@ -26,9 +28,13 @@ class ShuffledRewardNull(Gate):
     """With rewards shuffled inside each group, held-out success does not gain (audits/controls.json)."""
 
     id, name, evidence = "G19", "shuffled_reward_null", "audits/controls.json"
-    tolerance = "each shuffle seed: lower bound of the gain not above 0, half-width at most 0.06, 100 tasks"
+    tolerance = (
+        "each of 3 shuffle seeds: lower bound of the gain not above 0, half-width at most 0.06, 100 tasks, 3 attempts"
+    )
     max_half_width = 0.06
     min_tasks = 100
+    min_attempts = 3
+    min_seeds = 3
 
     def finding(self) -> Finding:
         control = self.run.contract["evaluation"].get("control", "none")
@@ -38,15 +44,24 @@ class ShuffledRewardNull(Gate):
                 f"this run is itself a control ({control}); the audit is in the normal arm's folder"
             )
         audit = self.run.audit("controls")
-        arms = {} if audit is None else audit.get("shuffled", {})
-        if not arms:
+        arms = {} if audit is None else audit["shuffled"]
+        if audit is None or not arms:
             return self._not_measured(f"{self.evidence} is missing: scripts/run_controls.sh")
         figure = ", ".join(f"seed {seed} {gain['mean']:+.3f}" for seed, gain in sorted(arms.items()))
+        few = self._too_few(audit, arms)
+        if few:
+            return self._not_measured(few)
         wide = [seed for seed, gain in arms.items() if (gain["high"] - gain["low"]) / 2 > self.max_half_width]
         if wide:
             return self._not_measured(f"interval wider than +-{self.max_half_width} for seed {wide[0]}")
-        few = [gain["num_tasks"] for gain in arms.values() if gain.get("num_tasks", self.min_tasks) < self.min_tasks]
-        if few:
-            return self._not_measured(f"{min(few)} tasks; at least {self.min_tasks} are asked for")
         gained = [seed for seed, gain in arms.items() if gain["low"] > 0]
         return self._failed(figure, f"seed {gained[0]}") if gained else self._passed(figure)
+
+    def _too_few(self, audit: dict[str, Any], arms: dict[str, Any]) -> str:
+        """What the audit has less of than the contract asks for, in words."""
+        found = {
+            "tasks": (min(gain["num_tasks"] for gain in arms.values()), self.min_tasks),
+            "attempts a task": (audit["attempts_per_task"], self.min_attempts),
+            "shuffle seeds": (len(arms), self.min_seeds),
+        }
+        return ", ".join(f"{have} {what}, {least} asked for" for what, (have, least) in found.items() if have < least)
