@@ -57,6 +57,17 @@ GATES: tuple[type[Gate], ...] = (
 )
 
 
+NEEDED = {
+    "environment": ("domain",),
+    "rollout": ("max_version_lag",),
+    "consistency": ("max_abs_p95", "max_abs_max", "max_k3"),
+    "credit": ("reduction",),
+    "update": (),
+    "evaluation": ("gates_not_applicable",),
+}
+"""What the gates read of the preregistered contract."""
+
+
 def judge_run(folder: Path) -> list[Finding]:
     """Every gate's finding, G01 to G19, and `gates.json` in the run folder.
 
@@ -65,6 +76,7 @@ def judge_run(folder: Path) -> list[Finding]:
             excuses a gate that does not exist, or gives no reason.
     """
     run = Run(folder)
+    run.require(NEEDED)
     excused = _excused(run)
     judged = [gate(run) for gate in GATES if gate.id not in excused]
     for turns in episodes(folder):

@@ -6,6 +6,7 @@ import contextlib
 from collections import defaultdict
 from pathlib import Path
 
+import msgspec
 from scipy import stats
 
 from recipe.agent_contracts.evaluation.gates.base import CountingGate, Finding, Gate, Run
@@ -58,16 +59,23 @@ def _account(run: Path) -> tuple[list[str], dict[State, int]]:
         return find_problems(run, ledger), ledger.counts()
 
 
+class Differences(msgspec.Struct, frozen=True):
+    """What the gate reads of audits/sync_async.json."""
+
+    loss_relative_difference: float
+    gradient_relative_difference: float
+
+
 class SyncAsyncEquivalence(Gate):
     """At max_version_lag 0 the asynchronous path gives the loss and the gradient of the synchronous one."""
 
     id, name, tolerance, evidence = "G12", "sync_async_equivalence", "1e-6 relative", "audits/sync_async.json"
 
     def finding(self) -> Finding:
-        audit = self.run.audit("sync_async")
+        audit = self.run.audit("sync_async", Differences)
         if audit is None:
             return self._not_measured(f"{self.evidence} is missing")
-        worst = max(audit["loss_relative_difference"], audit["gradient_relative_difference"])
+        worst = max(audit.loss_relative_difference, audit.gradient_relative_difference)
         figure = f"largest relative difference {worst:.2g}"
         return self._passed(figure) if worst <= 1e-6 else self._failed(figure, self.evidence)
 

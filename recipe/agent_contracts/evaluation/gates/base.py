@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -86,6 +86,28 @@ class Run:
         section: dict[str, Any] = self.experiment["contract"]
         return section
 
+    def require(self, needed: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """The contract, once it holds the keys of each section that its reader needs.
+
+        Raises:
+            ContractViolation: ``evaluation.run``, naming what it lacks.
+        """
+        try:
+            missing = [
+                f"{section}.{key}"
+                for section, keys in needed.items()
+                for key in keys
+                if key not in self.contract[section]
+            ]
+        except (KeyError, TypeError) as error:
+            missing = [f"{type(error).__name__}: {error}"]
+        if missing:
+            expected = "an experiment.yaml with a whole section `contract`"
+            raise ContractViolation(
+                "evaluation.run", expected, f"without {missing}", str(self.folder / "experiment.yaml")
+            )
+        return self.contract
+
     @functools.cached_property
     def updates(self) -> list[UpdateRecord]:
         return list(read_updates(self.folder))
@@ -103,12 +125,16 @@ class Run:
     def registry(self) -> Registry:
         return Registry(self.folder)
 
-    def audit(self, name: str) -> dict[str, Any] | None:
-        """`audits/<name>.json`, written by the check of that name. None: it was not run."""
+    def audit(self, name: str, kind: type[Read]) -> Read | None:
+        """`audits/<name>.json`, written by the check of that name, as far as `kind` asks. None: it was not run.
+
+        Raises:
+            RecordCorrupt: ``evaluation.run``, naming the file, when it is not that.
+        """
         path = self.folder / "audits" / f"{name}.json"
         if not path.exists():
             return None
-        return self.reading(f"audits/{name}.json", lambda folder: msgspec.json.decode(path.read_bytes(), type=dict))
+        return self.reading(f"audits/{name}.json", lambda folder: msgspec.json.decode(path.read_bytes(), type=kind))
 
 
 class Gate:

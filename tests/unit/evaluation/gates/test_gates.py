@@ -63,8 +63,8 @@ def whole(tmp_path_factory):
     ("environment", "status", "says"),
     [
         ("broken:LeakyFork", Status.FAILED, "[transition.forks_are_isolated]"),
-        ("broken:SharedDefault", Status.FAILED, "[transition.forks_are_isolated]"),
-        ("desk:ShallowFork", Status.FAILED, "[transition.sealed_snapshot_is_immutable]"),
+        ("desk:ShallowFork", Status.FAILED, "[transition.forks_are_isolated]"),
+        ("desk:Restless", Status.FAILED, "[transition.sealed_snapshot_is_immutable]"),
         ("test_environments:Weak", Status.NOT_MEASURED, "forks_are_isolated not_claimed"),
         (None, Status.NOT_MEASURED, "declares no capabilities"),
     ],

@@ -117,6 +117,12 @@ def test_a_torn_record_is_refused_by_name(run, name):
     refused_by_name(run, name)
 
 
+@pytest.mark.parametrize("name", ["experiment.yaml", *(name for name in RECORDS if name.startswith("audits/"))])
+def test_a_file_that_lacks_what_is_read_of_it_is_refused_by_name(run, name):
+    (run / name).write_text("{}")
+    refused_by_name(run, name)
+
+
 def test_a_changed_line_of_an_episode_is_refused_by_name(run):
     part = run / "trajectories/part-a.jsonl"
     part.write_bytes(part.read_bytes().replace(b'"action_kind":"finish"', b'"action_kind":"abstai"', 1))
