@@ -86,12 +86,13 @@ def check(config: DictConfig) -> Experiment:
 
     Raises:
         ConfigContradiction, ContractViolation: naming the keys or files, and the fix.
+        GuaranteeUnavailable: when this machine lacks what the experiment requires of the verifier's box.
     """
     experiment = bindings.check(plain(config))
+    open_room(frozenset(experiment.verification.require_guarantees))
     preflight.check_model(config.actor_rollout_ref.model.path, config.actor_rollout_ref.model.tokenizer_path)
     preflight.check_data(Path(config.data.train_files), Path(config.data.val_files), experiment)
     _check_prompts(config)
-    open_room(frozenset(experiment.verification.require_guarantees))
     for key in _fixed_ports(config):
         preflight.check_port_free(OmegaConf.select(config, key), key)
     plugin.assert_registered()

@@ -1,8 +1,9 @@
 """LeasedReplayBuffer: a batch is made of groups that are whole, fresh and what they were leased for, each used once.
 
 Stock verl 0.9.1 trains what is left of a failed group and pads the batch with synthetic rows. Here every finished group
-is judged against its lease; one that is not admissible is discarded with its reason in the ledger, and a fresh prompt
-takes its place, a bounded number of times a step. Past a bound the run stops and says why.
+is judged against its lease; one that is not admissible is discarded with its reason in the ledger (quarantined when one
+of its episodes is), and a fresh prompt takes its place, a bounded number of times a step. Past a bound the run stops
+and says why.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from recipe.agent_contracts.transition.trajectory.find import find_group
 from recipe.agent_contracts.update.admission import Bounds, Reason, Sibling, judge
 from recipe.agent_contracts.update.leases import decode_lease
 from recipe.agent_contracts.update.ledger import TERMINAL, Ledger, Measured, State
+from recipe.agent_contracts.verification import quarantine
 from verl_ext.leasing import LEASE
 
 logger = logging.getLogger(__name__)
@@ -47,6 +49,7 @@ class LeasedReplayBuffer(ReplayBuffer):
         options = kwargs["sampler_kwargs"]
         super().__init__(poll_interval=options.poll_interval_seconds, **kwargs)
         self.run, self.ledger = Path(options.run_folder), ledger_of(options.run_folder)
+        self._quarantine = quarantine.Quarantine(self.run)
         self.max_failed_groups_per_step: int = options.max_failed_groups_per_step
         self.max_censored_share: float = options.admission.max_censored_share
         self._bounds = Bounds(
@@ -123,15 +126,19 @@ class LeasedReplayBuffer(ReplayBuffer):
 
     def _refuse(self, uid: str, reason: Reason, step: int) -> None:
         episodes = find_group(self.run, uid)
-        if reason is Reason.SIBLING_FAILED and any(_is_censored(turns) for turns in episodes.values()):
-            reason = Reason.CENSORED
+        held = {one.entry.reason for one in self._quarantine.held() if one.entry.group_id == uid}
+        if reason is Reason.SIBLING_FAILED:
+            if quarantine.Reason.TAMPERED in held:
+                reason = Reason.TAMPERED
+            elif any(_is_censored(turns) for turns in episodes.values()):
+                reason = Reason.CENSORED
         measured = _measured(episodes)
-        self.ledger.refuse(uid, State.DISCARDED, reason, step, measured)
+        self.ledger.refuse(uid, State.QUARANTINED if held else State.DISCARDED, reason, step, measured)
         self._refused_this_step[reason] += 1
         self._cost["tokens"] += measured.num_tokens
         row = self.ledger.group(uid)
         self._cost["seconds"] += 0.0 if row is None or row.seconds is None else row.seconds  # type: ignore[assignment]
-        logger.warning("group %s is discarded (%s) and a fresh one leased", uid, reason)
+        logger.warning("group %s is not trained on (%s) and a fresh one leased", uid, reason)
         self._require_few(reason)
 
     def _require_few(self, reason: Reason) -> None:

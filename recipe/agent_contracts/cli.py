@@ -11,6 +11,7 @@ from recipe.agent_contracts.commands import (
     audit,
     controls,
     env,
+    firewall,
     gates,
     horizon,
     ledger,
@@ -39,6 +40,7 @@ app.command()(gates.gates)
 app.command()(controls.controls)
 app.command()(controls.sft_only)
 app.command()(horizon.horizon)
+app.command()(firewall.firewall)
 app.command()(report.report)
 
 

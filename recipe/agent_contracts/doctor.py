@@ -16,7 +16,7 @@ from rich.table import Table
 
 from recipe.agent_contracts import __version__
 from recipe.agent_contracts.machine import PLUGIN_GROUP, PLUGIN_NAME, Machine, observe
-from recipe.agent_contracts.verification.boxes.guarantee import MEANING
+from recipe.agent_contracts.verification.boxes.guarantee import MEANING, Guarantee
 
 GIB = 1024**3
 VERL_VERSION = "0.9.1"
@@ -265,12 +265,17 @@ def _guarantees(stack: Stack) -> Iterator[Check]:
             yield _promise(name, Status.WARN, "nothing runs on an incomplete stack", SETUP)
         else:
             yield _promise(name, Status.WARN, "not run on this stack", "docs/compatibility.md says what was run where")
-    yield _promise("the verifier runs in a process of its own", Status.OK, "the agent holds no reference to it")
 
 
 def _boxes(machine: Machine) -> Iterator[Check]:
     """What isolation gives on this machine, as tried: one row for each guarantee."""
+    place = machine.box_guarantees.get(Guarantee.ENV_CLEAN)
     unusable = "; ".join(f"{name}: {reason}" for name, reason in machine.boxes.items() if reason)
+    name = "the verifier runs in a box of its own"
+    if place:
+        yield _promise(name, Status.OK, f"{place}, the strongest here")
+    else:
+        yield _promise(name, Status.FAIL, "no box can be made", f"docs/sandbox.md ({unusable or 'none was tried'})")
     for guarantee, meaning in MEANING.items():
         backend = machine.box_guarantees.get(guarantee)
         if backend:

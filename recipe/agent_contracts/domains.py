@@ -13,6 +13,17 @@ import msgspec
 from recipe.agent_contracts.transition.env import Capabilities
 
 
+class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What an environment may reach while a policy acts in it. Declared, and published with every firewall audit."""
+
+    allowed: tuple[str, ...]
+    """Hosts or services. Empty: none."""
+    blocked: str
+    enforced_by: str
+    cost_in_realism: str
+    """What the restriction takes from the construct that is measured."""
+
+
 class Domain(msgspec.Struct, frozen=True):
     """One task domain."""
 
@@ -28,6 +39,10 @@ class Domain(msgspec.Struct, frozen=True):
     """`module:function` that gives what the verifier's error rates are measured on: f() -> list[LabelledState]."""
     environment_class: str | None = None
     """`module:Class` of the environment, for its capabilities. None: it declares none."""
+    network: NetworkPolicy | None = None
+    """None: it declares none, which fails the firewall's audit."""
+    heldout_canary: str | None = None
+    """`module:NAME` of the GUID that held-out files carry and nothing else may. None: they carry none."""
 
 
 DOMAINS = {
@@ -38,6 +53,14 @@ DOMAINS = {
         canaries="recipe.agent_contracts.verification.terminal_canaries:canaries",
         labelled="recipe.agent_contracts.verification.terminal_labelled:labelled_states",
         environment_class="recipe.agent_contracts.transition.envs.terminal.env:TerminalEnv",
+        network=NetworkPolicy(
+            allowed=(),
+            blocked="everything: no host, no socket, no file outside the task's own tree",
+            enforced_by="the environment is a pure function of its state in memory; no tool opens a connection",
+            cost_in_realism="Nothing can be looked up, installed or fetched, and no server answers late or wrongly: "
+            "what is measured is editing from what the task itself shows.",
+        ),
+        heldout_canary="recipe.agent_contracts.transition.envs.terminal.dataset:HELDOUT_CANARY",
     ),
 }
 

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 FOR_EVERY_CHANGE = "during_the_checkpoint"
 STEPS, KILLED_AT = 3, 2
+COST, LEARNING_RATE = "collateral_damage", 0.5
 
 
 @pytest.fixture(
@@ -35,6 +36,7 @@ def killed(request, smoke_run: Path, logs: Path) -> tuple[str, Path, dict[State,
     run, log = smoke_run.parent / f"{smoke_run.name}-{point}", logs / f"{point}.log"
     print(f"\nlogs: {log} and {run}/train.log")
     command = [*train_like(smoke_run, run), f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1"]
+    command += [f"+contract.verification.objective.costs.{COST}={{budget: 0.0, learning_rate: {LEARNING_RATE}}}"]
     modules = {
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
         "VERL_USE_EXTERNAL_MODULES": "verl_ext.plugin,kill_trainer",
@@ -86,6 +88,24 @@ def test_the_last_checkpoint_is_committed_and_names_its_groups(killed):
     commit = read_commit(newest)
     assert commit.step == STEPS
     assert len(commit.group_ids) == TASKS_PER_BATCH
+
+
+def test_the_multiplier_of_a_constraint_survives_the_kill_and_prices_the_returns(killed):
+    """lambda rises by 0.5 times the batch's mean cost; a return is success less lambda times the episode's cost."""
+    _, run, _ = killed
+    vectors = {turns[0].episode.trajectory_id: turns[-1].reward_components for turns in episodes(run)}
+    multiplier = 0.0
+    for update in read_updates(run):
+        constraint = update.constraints[COST]
+        assert constraint.multiplier == multiplier
+        costs = [vectors[row.trajectory_id][COST] for row in update.rows]
+        assert constraint.mean_cost == pytest.approx(sum(costs) / len(costs))
+        multiplier = constraint.next_multiplier
+        assert multiplier == pytest.approx(constraint.multiplier + LEARNING_RATE * constraint.mean_cost)
+        for row in update.rows:
+            vector = vectors[row.trajectory_id]
+            assert row.episode_return == pytest.approx(vector["task_success"] - constraint.multiplier * vector[COST])
+    assert multiplier > 0, "some episode of three batches left damage"
 
 
 def test_the_records_hold_every_sibling_of_every_trained_group(killed):

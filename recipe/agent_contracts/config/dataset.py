@@ -1,11 +1,12 @@
 """Checks on the two data files: columns, separation of train and held-out, and what the experiment declares of them.
 
 Guarantees to the run: every row names its task, family, template and seed; no task is there twice; what is held out
-shares no family and no template with what is trained; each prompt fits.
+shares no family and no template with what is trained, and lies past the cut-off, if one is declared; each prompt fits.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -43,6 +44,10 @@ def check_data(train_file: Path, val_file: Path, experiment: Experiment) -> None
         _check_disjoint(train, val_file, heldout, "template", "contract.evaluation.template_disjoint=true")
     if experiment.evaluation.environment_family_disjoint:
         _check_disjoint(train, val_file, heldout, "family", "contract.evaluation.environment_family_disjoint=true")
+    cutoff = experiment.evaluation.temporal_cutoff
+    if cutoff is not None:
+        _check_dates(train_file, train, cutoff, is_train=True)
+        _check_dates(val_file, heldout, cutoff, is_train=False)
 
 
 def check_prompt_lengths(path: Path, max_prompt_length: int, count_tokens: Callable[[Row], int]) -> None:
@@ -68,6 +73,15 @@ def check_prompt_lengths(path: Path, max_prompt_length: int, count_tokens: Calla
             evidence=str(path),
             remedy=f"set data.max_prompt_length={max(lengths)[0]} or more",
         )
+
+
+def is_on_its_side(date: str | None, cutoff: datetime.date, is_train: bool) -> bool:
+    """Whether a row's date is before the cut-off for training, and not before it for evaluation. No date is on neither.
+
+    Raises:
+        ValueError: when the date is not ISO 8601.
+    """
+    return date is not None and (datetime.date.fromisoformat(date) < cutoff) == is_train
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -154,6 +168,18 @@ def _check_disjoint(train: list[Row], val_file: Path, heldout: list[Row], name: 
     shared = next((value for value in _named(heldout, name) if value in trained), None)
     if shared is not None:
         raise _violation(val_file, f"no {name} of the training file ({rule})", f"{name} {shared}")
+
+
+def _check_dates(path: Path, rows: list[Row], cutoff: datetime.date, is_train: bool) -> None:
+    expected = f"dates {'before' if is_train else 'from'} contract.evaluation.temporal_cutoff={cutoff}"
+    for row in rows:
+        date = row["extra_info"].get("date")
+        try:
+            is_right = is_on_its_side(date, cutoff, is_train)
+        except ValueError:
+            is_right = False
+        if not is_right:
+            raise _violation(path, expected, f"{date or 'no date'} in task {row['extra_info']['task_id']}")
 
 
 def _named(rows: Iterable[Row], name: str) -> list[Any]:

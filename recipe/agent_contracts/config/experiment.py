@@ -6,6 +6,7 @@ values: anything else is refused by name, never ignored, so that an experiment.y
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
@@ -186,7 +187,8 @@ class Evaluation:
     attempts_per_task: Count
     seeds: NotYet
     retain_suites: NotYet
-    temporal_cutoff: NotYet
+    temporal_cutoff: datetime.date | None
+    """Training rows are dated before it (`extra_info.date`), held-out rows on or after it. None: none is declared."""
     template_disjoint: bool
     environment_family_disjoint: bool
     repository_overlap_audit: NotYet

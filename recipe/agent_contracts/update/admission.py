@@ -25,6 +25,7 @@ class Reason(StrEnum):
     CENSORED = "censored"
     UNVERIFIED = "unverified"
     SIBLING_FAILED = "sibling_failed"
+    TAMPERED = "tampered"
     DEADLINE = "deadline"
     STALE = "stale"
     TOO_OLD = "too_old"

@@ -96,12 +96,12 @@ def _ppo_clip(tokens: Tokens) -> Loss:
 def _gspo(tokens: Tokens) -> Loss:
     """The clipped surrogate of the episode's geometric-mean ratio (Zheng et al. 2025, eq. 5), each token with an equal
     share of its gradient (their eq. 17)."""
-    return _clipped(tokens, _through(tokens, episode_score(tokens.log_ratio, tokens.mask)))
+    return _clipped(tokens, _through(tokens, episode_score(tokens.log_ratio.detach(), tokens.mask)))
 
 
 def _turn_normalized(tokens: Tokens) -> Loss:
     """The clipped surrogate of each turn's geometric-mean ratio, each token with an equal share of its gradient."""
-    return _clipped(tokens, _through(tokens, turn_score(tokens.log_ratio, tokens.mask)))
+    return _clipped(tokens, _through(tokens, turn_score(tokens.log_ratio.detach(), tokens.mask)))
 
 
 def _dppo(tokens: Tokens) -> Loss:
@@ -134,9 +134,9 @@ def _clipped(tokens: Tokens, log_ratio: torch.Tensor) -> Loss:
 
 
 def _through(tokens: Tokens, score: torch.Tensor) -> torch.Tensor:
-    """The value of a score that several tokens share, with each token's own gradient."""
+    """The value of a score that several tokens share and that has no gradient, with each token's own gradient."""
     own = tokens.log_prob - tokens.log_prob.detach()
-    return torch.where(tokens.mask.bool(), own + score.detach(), torch.zeros_like(own))
+    return torch.where(tokens.mask.bool(), own + score, torch.zeros_like(own))
 
 
 def _fraction(which: torch.Tensor, mask: torch.Tensor) -> float:

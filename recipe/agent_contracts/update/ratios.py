@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from recipe.agent_contracts.update.reduction import turn_ids, turn_lengths, turn_sums
+from recipe.agent_contracts.update.reduction import turn_ids, turn_means, turn_sums
 
 TAILS = (0.5, 0.95, 0.99)
 MAX_LOG_RATIO = 20.0
@@ -22,7 +22,7 @@ def exp_ratio(log_ratio: torch.Tensor) -> torch.Tensor:
 
 def turn_score(log_ratio: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Log of the geometric mean over each token's own turn, shape (B, T); 0 off the mask."""
-    return turn_sums(log_ratio, mask) / turn_lengths(mask).clamp(min=1.0).to(log_ratio.dtype)
+    return turn_means(log_ratio, mask)
 
 
 def episode_score(log_ratio: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

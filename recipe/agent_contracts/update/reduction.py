@@ -72,6 +72,17 @@ def turn_sums(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return _per_turn_sum(values * mask, mask)
 
 
+def turn_means(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """For each action token the mean of `values` over its own turn, shape (B, T); 0 off the mask."""
+    ids = turn_ids(mask)
+    is_action, slots = ids >= 0, ids.clamp_(min=0)
+    shape = (len(values), int(slots.max()) + 1 if slots.numel() else 0)
+    # Tokens off the mask add 0 to the first turn.
+    sums = values.new_zeros(shape).scatter_add_(1, slots, values * is_action)
+    counts = values.new_zeros(shape).scatter_add_(1, slots, is_action.to(values.dtype))
+    return (sums / counts.clamp_(min=1)).gather(1, slots) * is_action
+
+
 def turn_factors(mask: torch.Tensor) -> torch.Tensor:
     """``n_i/(K_i n_ik)``: what makes every turn of an episode weigh the same, float64, shape (B, T); 0 off the mask.
 

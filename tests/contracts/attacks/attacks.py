@@ -40,7 +40,9 @@ class Attack:
     """What is expected to stop it."""
     program: str
     writable: bool = False
-    succeeded_if: Literal["completed", "ran_long", "late_process", "host_changed", "stderr"] = "completed"
+    succeeded_if: Literal["completed", "ran_long", "late_process", "holds_output", "host_changed", "stderr"] = (
+        "completed"
+    )
     """What success looks like from the host."""
     files: dict[str, bytes] = field(default_factory=dict)
 
@@ -48,6 +50,10 @@ class Attack:
 FILES = "mount namespace or Landlock"
 SOCKETS = "no socket() at all (seccomp), network namespace"
 PROCESSES = "pid namespace, or Landlock and seccomp"
+DAEMON = (
+    "import subprocess; quiet = dict.fromkeys(('stdin', 'stdout', 'stderr'), subprocess.DEVNULL)\n"
+    "subprocess.Popen(['/usr/bin/sleep', host['token']], start_new_session=True, **quiet)"
+)
 
 ATTACKS = (
     Attack("read_hidden_tests", G.TESTS_HIDDEN, FILES, "open(host['secret']).read()"),
@@ -255,7 +261,7 @@ ATTACKS = (
         "daemon",
         G.NO_SURVIVORS,
         "pid namespace or subreaper's sweep",
-        "import subprocess; subprocess.Popen(['/usr/bin/sleep', host['token']], start_new_session=True)",
+        DAEMON,
         succeeded_if="late_process",
     ),
     Attack(
@@ -263,7 +269,7 @@ ATTACKS = (
         G.NO_SURVIVORS,
         "pid namespace or subreaper's sweep",
         "if os.fork() == 0:\n"
-        "    os.setsid()\n"
+        "    os.setsid(); os.closerange(0, 3)\n"
         "    while os.fork(): os._exit(0)\n"
         "    for _ in range(3):\n"
         "        if os.fork(): os.execv('/usr/bin/sleep', ['sleep', host['token']])",
@@ -273,17 +279,20 @@ ATTACKS = (
         "chain_of_forks",
         G.NO_SURVIVORS,
         "pid namespace or the supervisor's one kill of its domain",
-        "chain = '''\nimport os, time\nos.closerange(0, 3)\nend = time.time() + 3\nfor _ in range(2): os.fork()\n"
-        "while time.time() < end:\n    try:\n        if os.fork(): os._exit(0)\n    except OSError: pass\n'''\n"
-        "if os.fork() == 0: os.setsid(); os.execv(sys.executable, [sys.executable, '-c', chain, host['token']])",
-        succeeded_if="late_process",
+        "if os.fork(): os._exit(0)\n"
+        "for _ in range(3): os.fork()\n"  # it has another process id at each look, but holds its output
+        "end = time.time() + 12\n"
+        "while time.time() < end:\n"
+        "    try:\n"
+        "        if os.fork(): os._exit(0)\n"
+        "    except OSError: pass",
+        succeeded_if="holds_output",
     ),
     Attack(
         "kill_the_supervisor",
         G.NO_SURVIVORS,
         "pid namespace or Landlock's signal scope",
-        "import subprocess; subprocess.Popen(['/usr/bin/sleep', host['token']], start_new_session=True)\n"
-        "os.kill(os.getppid(), 9)",
+        DAEMON + "; os.kill(os.getppid(), 9)",
         succeeded_if="late_process",
     ),
 )

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from recipe.agent_contracts.verification import two_box
 from recipe.agent_contracts.verification.boxes import choose, interpreter, kernel
 from recipe.agent_contracts.verification.boxes.base import PYTHON, Box, Finished, Limits
 from recipe.agent_contracts.verification.boxes.canonical import Canonical
-from tests.contracts.attacks.artifacts import ARTIFACTS, CASES, HONEST, SLOW
+from tests.contracts.attacks.artifacts import ARTIFACTS, CASES, ENDED_BY_A_CASE, HONEST, SLOW
 from tests.contracts.attacks.attacks import ATTACKS, PRELUDE, Attack
 
 LIMITS = Limits(seconds=10.0, memory_bytes=512 << 20, processes=10, file_bytes=1 << 20, output_bytes=1 << 16)
@@ -94,14 +94,18 @@ class Unconfined(Canonical):
 
 def attempt(box: Box, attack: Attack, host: dict[str, Any]) -> tuple[bool, str]:
     """Whether an attack succeeds, and what was seen."""
-    token = f"{600 + time.monotonic_ns() % 10**9 / 10**9:.9f}"  # a daemon's unmistakable argument
+    token = f"{600 + time.monotonic_ns() % 10**9 / 10**9:.9f}"  # an unmistakable argument of all that it starts
     before = _fingerprint(host)
     program = PRELUDE + attack.program + "\nprint('got through')"
     files = {**attack.files, "main.py": program.encode()}
     started = time.monotonic()
     limits = BRIEF if attack.succeeded_if == "ran_long" else LIMITS
     done = box.run(
-        [*PYTHON, "main.py"], files, json.dumps({**host, "token": token}).encode(), limits, writable=attack.writable
+        [*PYTHON, "main.py", token],
+        files,
+        json.dumps({**host, "token": token}).encode(),
+        limits,
+        writable=attack.writable,
     )
     took = time.monotonic() - started
     seen = (done.stderr.decode(errors="replace").strip().splitlines() or ["nothing said"])[-1][:200]
@@ -118,6 +122,8 @@ def _has_succeeded(attack: Attack, done: Finished, took: float, token: str) -> b
             return took > LONG_SECONDS or not (done.timed_out or done.truncated)
         case "late_process":
             return _ended(token)
+        case "holds_output":
+            return done.timed_out
         case "host_changed":
             return any(Path(tempfile.gettempdir()).glob("box-*"))
         case "stderr":
@@ -140,16 +146,23 @@ def _attributes(host: dict[str, Any]) -> list[str]:
 
 
 def _ended(token: str) -> bool:
-    """End the processes that have the token as an argument; whether there was one."""
+    """End the processes that have the token as an argument, until there is none; whether there was one."""
     found = False
+    while alive := _with_argument(token):
+        found = True
+        for pid in alive:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    return found
+
+
+def _with_argument(token: str) -> list[int]:
+    found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
-            try:
+            with suppress(OSError):
                 if token in (process / "cmdline").read_text(errors="replace"):
-                    os.kill(int(process.name), signal.SIGKILL)
-                    found = True
-            except OSError:
-                continue
+                    found.append(int(process.name))
     return found
 
 
@@ -162,7 +175,8 @@ def grade(box: Box) -> dict[str, list[object]]:
     """How many hidden cases each dishonest artifact passes, and an honest one after it."""
     results: dict[str, list[object]] = {}
     for name, artifact in ARTIFACTS.items():
-        judged = judge(box, artifact, BRIEF, CASES[:1]) if name in SLOW else judge(box, artifact)
+        cases = CASES[:1] if name in ENDED_BY_A_CASE else CASES
+        judged = judge(box, artifact, BRIEF if name in SLOW else LIMITS, cases)
         results[name] = [judged.passed, judged.failures, judge(box, HONEST).passed]
     return results
 

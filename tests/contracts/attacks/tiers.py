@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).parents[3]
-ORDINARY_UID = 61000
+FIRST_UID = 61000
+"""A user for each tier: the kernel counts the processes of one user together."""
 PACKAGE = {"bwrap": "bubblewrap", "setpriv": "util-linux"}
 """Where the programs come from that make root another user."""
 
@@ -90,7 +91,8 @@ def _as_user(tier: Tier) -> list[str]:
     """What goes before a command so that it runs as the tier's user."""
     if os.geteuid() != 0 or tier.backend == "bubblewrap_uid":
         return []
-    user = ["setpriv", "--reuid", str(ORDINARY_UID), "--regid", str(ORDINARY_UID), "--clear-groups"]
+    uid = str(FIRST_UID + [*TIERS, UNCONFINED].index(tier))
+    user = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups"]
     return [*_passable(Path(os.path.realpath(sys.base_prefix))), *([] if tier.as_root else user)]
 
 

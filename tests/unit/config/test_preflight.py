@@ -147,6 +147,32 @@ class TestData:
         path = write(tmp_path / "h.parquet", [{**row("h", "heldout"), "__rollout_n__": 5}])
         assert "attempts_per_task=3" in str(violation(preflight.check_data, train, path, experiment))
 
+    @pytest.mark.parametrize(
+        ("train_date", "heldout_date", "found"),
+        [
+            ("2026-05-31", "2026-06-01", None),
+            ("2026-06-01", "2026-06-01", "2026-06-01 in task a"),
+            ("2026-05-31", "2026-05-31", "2026-05-31 in task h"),
+            ("2026-05-31", None, "no date in task h"),
+            ("May", "2026-06-01", "May in task a"),
+        ],
+    )
+    def test_a_declared_cutoff_lies_between_the_files(self, tmp_path, changed, train_date, heldout_date, found):
+        train = write(
+            tmp_path / "t.parquet", [row("a", "train", date=train_date), row("b", "train", date="2025-01-01")]
+        )
+        heldout = write(tmp_path / "h.parquet", [row("h", "heldout", date=heldout_date)])
+        small = {"contract.update.tasks_per_batch": 2}
+        preflight.check_data(train, heldout, load_experiment(changed(small)["contract"]))
+        declared = {**small, "contract.evaluation.temporal_cutoff": "2026-06-01"}
+        experiment = load_experiment(changed(declared)["contract"])
+        if found is None:
+            preflight.check_data(train, heldout, experiment)
+            return
+        error = violation(preflight.check_data, train, heldout, experiment)
+        assert "contract.evaluation.temporal_cutoff=2026-06-01" in str(error)
+        assert found in str(error)
+
 
 class TestPrompts:
     def test_prompts_that_fit_pass(self, train):

@@ -12,6 +12,7 @@ from recipe.agent_contracts.update.reduction import (
     turn_factors,
     turn_ids,
     turn_lengths,
+    turn_means,
     turn_sums,
 )
 
@@ -41,6 +42,7 @@ def test_turns_are_runs_of_action_tokens():
     assert turn_ids(MASK).tolist() == [[0, 0, -1, 1, -1, -1], [0, -1, -1, -1, -1, -1]]
     assert turn_lengths(MASK).tolist() == [[2, 2, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0]]
     assert turn_sums(torch.arange(12.0).view(2, 6), MASK).tolist() == [[1, 1, 0, 3, 0, 0], [6, 0, 0, 0, 0, 0]]
+    assert turn_means(torch.arange(12.0).view(2, 6), MASK).tolist() == [[0.5, 0.5, 0, 3, 0, 0], [6, 0, 0, 0, 0, 0]]
 
 
 rows = st.lists(st.lists(st.booleans(), min_size=1, max_size=9).filter(any), min_size=1, max_size=6)

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from recipe.agent_contracts.cold_start.config import ColdStartConfig
 from recipe.agent_contracts.cold_start.model import build_model
 from recipe.agent_contracts.cold_start.tokenizer import build_tokenizer
-from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation
+from recipe.agent_contracts.errors import ConfigContradiction, ContractViolation, GuaranteeUnavailable
 from recipe.agent_contracts.transition.envs.terminal.dataset import DatasetSize, write_dataset
 from verl_ext import launch
 
@@ -56,6 +56,20 @@ def complete_paths(tmp_path, monkeypatch):
         f"data.val_files={heldout}",
         f"contract.run.folder={tmp_path}/run",
     ]
+
+
+def test_a_machine_that_lacks_a_required_guarantee_refuses_to_start(tmp_path):
+    required = "contract.verification.require_guarantees=[env_clean,inode_quota]"
+    config = launch.compose_config([*PATHS, f"contract.run.folder={tmp_path}/run", required])
+    with pytest.raises(GuaranteeUnavailable, match="inode_quota"):
+        launch.check(config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_guarantee_that_does_not_exist_is_refused_by_name(tmp_path):
+    config = launch.compose_config([*PATHS, "contract.verification.require_guarantees=[no_such_thing]"])
+    with pytest.raises(ConfigContradiction, match="no_such_thing"):
+        launch.check(config)
 
 
 def test_an_occupied_port_is_refused_before_anything_is_written(complete_paths, tmp_path, capsys):

@@ -7,10 +7,11 @@ import torch
 from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
 
 import verl_ext.replay_buffer as our_buffer
-from recipe.agent_contracts.errors import ContractViolation
+from recipe.agent_contracts.errors import ContractViolation, InvalidMeasurement, VerifierFailure
 from recipe.agent_contracts.transition.termination import Termination
 from recipe.agent_contracts.transition.trajectory import TrajectoryWriter
 from recipe.agent_contracts.update.ledger import State
+from recipe.agent_contracts.verification.quarantine import Entry, Quarantine, reason_of
 from tests.records import turn_record
 from tests.unit.update.leasing import lease
 from verl_ext.replay_buffer import TRAIN, LeasedReplayBuffer
@@ -211,6 +212,35 @@ def test_what_a_lost_group_cost_and_why_is_read_from_its_records(queue):
     assert metrics["admission/refused_tokens"] == 4
     row = queue.ledger.group("u1")
     assert (row.reason, row.num_tokens, row.mean_return) == ("censored", 4, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(InvalidMeasurement("a", "b", "c"), "tampered"), (VerifierFailure("a", "b", "c"), "sibling_failed")],
+)
+def test_a_group_with_an_episode_in_quarantine_is_quarantined(queue, error, reason):
+    entry = Entry(
+        at=1.0,
+        trajectory_id="u1_0",
+        group_id="u1",
+        task_id="t",
+        family="f",
+        length="0-63",
+        reason=reason_of(error),
+        error=str(error),
+        final_state_hash="sha256:f",
+        reward=None,
+    )
+    Quarantine(queue.ledger.path.parent).add(entry)
+    queue.add("u1", "failure", 0)
+    queue.add("u3", "failure", 0)
+    left = iter(["u2", "u4"])
+    _, metrics = buffer(
+        queue, refill=lambda count: [queue.add(next(left), "finished", 2) for _ in range(count)]
+    ).sample(1, TRAIN, 1)
+    assert metrics[f"admission/refused/{reason}"] >= 1
+    assert (queue.ledger.group("u1").state, queue.ledger.group("u1").reason) == (State.QUARANTINED, reason)
+    assert queue.ledger.group("u3").state is State.DISCARDED
 
 
 def test_a_run_that_loses_too_many_groups_to_censoring_stops(queue):

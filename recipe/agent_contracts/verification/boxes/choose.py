@@ -112,7 +112,8 @@ def _answer(running: Running, host: dict[str, object]) -> dict[Guarantee, str]:
         answer = json.loads(out.splitlines()[-1])  # a daemon that survived adds a line
         return {Guarantee(name): str(seen) for name, seen in answer.items()}
     except (ValueError, IndexError) as error:
-        raise VerifierFailure("verification.box", "the probe's answer", f"{out[-200:]!r}, {running.poll()}") from error
+        found = f"the probe said {out[-200:]!r} and ended with {running.poll()}"
+        raise VerifierFailure("verification.box", "the probe's answer", found) from error
 
 
 def _abstract() -> socket.socket:

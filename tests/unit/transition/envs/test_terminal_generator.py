@@ -7,10 +7,12 @@ from itertools import islice
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from recipe.agent_contracts.canonical import sha256_file
 from recipe.agent_contracts.transition.envs.terminal.dataset import (
+    HELDOUT_CANARY,
     DatasetSize,
     heldout_rows,
     heldout_scenarios,
@@ -165,6 +167,16 @@ def test_parquet_files_are_byte_identical_for_a_seed(tmp_path: Path) -> None:
     first, second = write_dataset(tmp_path / "a", size, seed=3), write_dataset(tmp_path / "b", size, seed=3)
     assert [sha256_file(path) for path in first] == [sha256_file(path) for path in second]
     assert sha256_file(first[0]) != sha256_file(write_dataset(tmp_path / "c", size, seed=4)[0])
+
+
+def test_heldout_rows_and_file_carry_the_canary_outside_the_prompt_and_training_does_not(tmp_path: Path) -> None:
+    train, heldout = write_dataset(tmp_path, DatasetSize(num_train=4, num_heldout=4), seed=3)
+    assert pq.read_schema(heldout).metadata == {b"agent_contracts.canary": HELDOUT_CANARY.encode()}
+    assert not pq.read_schema(train).metadata
+    for row in pq.read_table(heldout).to_pylist():
+        assert row["extra_info"]["canary"] == HELDOUT_CANARY
+        assert HELDOUT_CANARY not in str([row["prompt"], row["extra_info"]["task"], row["reward_model"]])
+    assert HELDOUT_CANARY not in str(pq.read_table(train).to_pylist())
 
 
 def test_an_empty_data_set_is_refused(tmp_path: Path) -> None:

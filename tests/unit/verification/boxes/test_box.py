@@ -140,14 +140,15 @@ def test_a_box_outlives_the_thread_that_asked_for_it():
         assert running.poll() is None
 
 
-def test_a_box_dies_with_the_process_that_asked_for_it():
+def test_a_box_dies_with_the_process_that_asked_for_it(tmp_path):
+    tmp_path.chmod(0o711)
     token = f"{900 + time.monotonic_ns() % 10**9 / 10**9:.9f}"
     program = (
         "from recipe.agent_contracts.verification.boxes import choose\n"
         f"running = choose.open_box().start(['/usr/bin/sleep', '{token}'])\n"
         "print('started', flush=True); input()"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(tmp_path)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", program], env=environment, **pipes) as owner:
         assert owner.stdout.readline() == b"started\n"

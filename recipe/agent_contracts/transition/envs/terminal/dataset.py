@@ -25,6 +25,10 @@ SIZES: dict[str, tuple[int, int]] = {"article": (48, 16), "smoke": (640, 200)}
 ATTEMPTS: dict[str, int] = {"temperature_1": 3, "greedy": 1}
 """Held-out attempts a task, by decoding."""
 AGENT_NAME = "contract_agent"
+HELDOUT_CANARY = "df3b6623-da10-451e-89e3-0318d3d81a8b"
+"""Every held-out row carries it outside the prompt, and the file in its metadata. Anywhere else it is a leak."""
+CANARY_KEY = "agent_contracts.canary"
+"""Where a parquet file's metadata carry it."""
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,10 +107,13 @@ def train_rows(count: int, seed: int, budgets: Budgets | None = None) -> list[di
 def heldout_rows(count: int, seed: int, budgets: Budgets | None = None) -> list[dict[str, Any]]:
     """Rows of the held-out file: each task once for each decoding, with its own number of attempts."""
     plans = [(task, decoding) for task in heldout_scenarios(count, seed) for decoding in ATTEMPTS]
-    return [
+    rows = [
         {**row(scenario, index, decoding, budgets), "__rollout_n__": ATTEMPTS[decoding]}
         for index, (scenario, decoding) in enumerate(plans)
     ]
+    for written in rows:
+        written["extra_info"]["canary"] = HELDOUT_CANARY
+    return rows
 
 
 def write_dataset(folder: Path, size: DatasetSize, seed: int, budgets: Budgets | None = None) -> tuple[Path, Path]:
@@ -126,6 +133,6 @@ def write_dataset(folder: Path, size: DatasetSize, seed: int, budgets: Budgets |
     folder.mkdir(parents=True, exist_ok=True)
     paths = folder / "train.parquet", folder / "heldout.parquet"
     tables = train_rows(size.num_train, seed, budgets), heldout_rows(size.num_heldout, seed, budgets)
-    for path, rows in zip(paths, tables, strict=True):
-        pq.write_table(pa.Table.from_pylist(rows), path)
+    for path, rows, metadata in zip(paths, tables, (None, {CANARY_KEY: HELDOUT_CANARY}), strict=True):
+        pq.write_table(pa.Table.from_pylist(rows).replace_schema_metadata(metadata), path)
     return paths
