@@ -39,7 +39,6 @@ def a_group_names_the_manifest_of_other_weights(parts: Parts) -> None:
 
 @breaks("G04", "v2_0, turn 0")
 def a_manifest_is_lost(parts: Parts) -> None:
-    # Version 2 in this scaffold trained nothing yet; its publication writes the manifest of another budget.
     parts.lost.append(f"manifests/{policy_of(2, SAMPLED).manifest_hash.removeprefix('sha256:')}.json")
 
 

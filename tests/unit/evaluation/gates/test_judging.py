@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from recipe.agent_contracts.canonical import canonical_json
 from recipe.agent_contracts.cli import app
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.evaluation.gates import GATES, go, judge_run
 from recipe.agent_contracts.evaluation.gates.base import Status
+from recipe.agent_contracts.policy.manifest import manifest_path
 from tests import gated
 from tests.reported import write_experiment
 
@@ -141,6 +144,15 @@ def test_a_changed_update_is_refused_by_name(run):
     content[-6] ^= 1
     path.write_bytes(bytes(content))
     refused_by_name(run, "updates/step-000001.json.zst")
+
+
+def test_a_manifest_that_is_not_what_its_name_says_fails_the_turns_that_name_it(run):
+    policy = gated.policy_of(2, gated.SAMPLED)
+    manifest_path(run, policy.manifest_hash).write_bytes(
+        canonical_json(msgspec.structs.replace(policy, base_revision="sha256:other"))
+    )
+    failed = [finding for finding in judge_run(run) if finding.status is Status.FAILED]
+    assert [(finding.gate, finding.evidence) for finding in failed] == [("G04", "v2_0, turn 0")]
 
 
 def test_a_changed_blob_is_seen_by_the_gates_that_read_it(run):
