@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
@@ -55,9 +56,9 @@ def make_run(run: Path, *, successes: tuple[int, int] = (2, 6), **contract: Any)
     """
     blobs = BlobStore(run / "blobs")
     right, wrong = (played(blobs, "g_0", quality) for quality in (Quality.CORRECT, WRONG))
-    trained = [right, _named(wrong, "g_1")]
+    trained = [right, named(wrong, "g_1")]
     evaluated = [
-        _named(
+        named(
             right if index < count else wrong,
             f"v{step}{index}_0",
             partition="val",
@@ -93,18 +94,30 @@ def write_metrics(run: Path, steps: dict[int, dict[str, float]]) -> None:
     (run / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
 
 
-def publish(run: Path, **changes: Any) -> None:
-    """Serve version 1, with its manifest."""
-    policy = manifest(policy_version=1, **changes)
+class Rank(NamedTuple):
+    """What one inference rank acknowledges."""
+
+    rank: int
+    received: str = "sha256:w"
+    num_compared: int = 3
+    not_compared: str | None = None
+
+
+def publish(run: Path, *, ranks: Sequence[Rank] = (Rank(0),), num_ranks: int = 1, **changes: Any) -> None:
+    """Serve a version (1), with its manifest."""
+    policy = manifest(**{"policy_version": 1, **changes})
+    version = policy.policy_version
     policy.write(run / "manifests")
-    registry = Registry(run, clock=itertools.count(1_700_000_000).__next__)
-    publication = registry.build(1, 0, num_ranks=1)
-    registry.acknowledge(1, 0, Part.FULL, 0, "sha256:w", 3, None)
-    registry.stage(publication, checksum="sha256:w", manifest_hash=policy.manifest_hash)
+    registry = Registry(run, clock=itertools.count(1_700_000_000 + 100 * version).__next__)
+    publication = registry.build(version, 0, num_ranks)
+    for rank in ranks:
+        registry.acknowledge(version, 0, Part.FULL, *rank)
+    registry.stage(publication, checksum=policy.weight_checksum, manifest_hash=policy.manifest_hash)
     registry.activate(publication)
 
 
-def _named(turns: list[TurnRecord], trajectory_id: str, **changes: Any) -> list[TurnRecord]:
+def named(turns: list[TurnRecord], trajectory_id: str, **changes: Any) -> list[TurnRecord]:
+    """The same episode under another name."""
     changes |= {"trajectory_id": trajectory_id, "group_id": trajectory_id.split("_")[0]}
     return [msgspec.structs.replace(turn, episode=msgspec.structs.replace(turn.episode, **changes)) for turn in turns]
 

@@ -79,6 +79,11 @@ class LooksForContentAnywhere(Scored):
         return msgspec.structs.replace(score, task_success=float(is_there and state["declared"] == "finish"))
 
 
+class AcceptsEverything(Scored):
+    def say(self, score, state):
+        return msgspec.structs.replace(score, task_success=1.0, collateral_damage=0.0, policy_violation=0.0)
+
+
 class TooStrict(Scored):
     """Wants a newline at the end."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from recipe.agent_contracts.canonical import sha256_json
 from recipe.agent_contracts.policy.manifest import PolicyManifest, Sampler
 from recipe.agent_contracts.policy.registry import Registry
-from recipe.agent_contracts.policy.scaffold_lock import read_lock
+from recipe.agent_contracts.policy.scaffold_lock import TRAIN, read_lock
 from recipe.agent_contracts.update.leases import GroupLease
 from verl_ext import scaffold
 
@@ -49,7 +49,7 @@ class LeaseIssuer:
         deadline, leases = time.time() + self._seconds, []
         for row in rows:
             info = row["extra_info"]
-            played_in, base = scaffold.of_row(self._config, self._build, row, row["raw_prompt"], scaffold.TRAIN)
+            played_in, base = scaffold.of_row(self._config, self._build, row, row["raw_prompt"], TRAIN)
             manifest = PolicyManifest.of(
                 played_in,
                 policy_version=policy_version,

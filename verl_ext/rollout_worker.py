@@ -25,6 +25,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from verl.utils.rollout_trace import rollout_trace_attr
 
 from recipe.agent_contracts.errors import ContractViolation
+from recipe.agent_contracts.policy.scaffold_lock import decoding_key
 from recipe.agent_contracts.transition.episode import Episode
 from recipe.agent_contracts.transition.trajectory import EpisodeIdentity
 from recipe.agent_contracts.update.leases import decode_lease
@@ -97,7 +98,7 @@ class ContractAgentLoopWorkerImpl(python_class_of(AgentLoopWorkerTQ)):  # type: 
     def _guard(self, validate: bool, params: dict[str, Any], row: dict[str, Any]) -> Callable[[Episode], None]:
         """The check of one episode before its first token. A drift fails the episode's group now, and the run as soon
         as the trainer asks for more."""
-        key = scaffold.decoding_key("val" if validate else "train", row["extra_info"]["decoding"])
+        key = decoding_key("val" if validate else "train", row["extra_info"]["decoding"])
         lease = None if validate else decode_lease(row[LEASE])
 
         def require_locked(episode: Episode) -> None:

@@ -21,8 +21,10 @@ from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.policy.live import Engine, ScaffoldBuilder, files_checksum, sampler_of
 from recipe.agent_contracts.policy.manifest import Sampler, Scaffold
 from recipe.agent_contracts.policy.scaffold_lock import (
+    TRAIN,
     ScaffoldLock,
     attest,
+    decoding_key,
     lock_of,
     read_lock,
     record_attestation,
@@ -34,7 +36,7 @@ from recipe.agent_contracts.transition.parsers import parser_named
 from recipe.agent_contracts.transition.parsers.base import StrictParser
 
 RUN_FOLDER_VARIABLE = "AGENT_CONTRACTS_RUN_FOLDER"
-TRAIN, VAL = "train", "val"
+VAL = "val"
 
 
 def run_folder() -> Path:
@@ -46,11 +48,6 @@ def run_folder() -> Path:
     if RUN_FOLDER_VARIABLE not in os.environ:
         raise ContractViolation("plugin.environment", RUN_FOLDER_VARIABLE, "unset", remedy="start runs by our launcher")
     return Path(os.environ[RUN_FOLDER_VARIABLE])
-
-
-def decoding_key(partition: str, decoding: str) -> str:
-    """Name of a decoding in the lock: `train`, or `heldout/<decoding>`."""
-    return TRAIN if partition == TRAIN else f"heldout/{decoding}"
 
 
 def sampler(sampling_params: dict[str, Any], rollout: Any) -> Sampler:

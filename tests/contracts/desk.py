@@ -89,6 +89,16 @@ class ShallowFork(DeskEnv):
         return other
 
 
+class Restless(DeskEnv):
+    """Papers can still be filed after the end."""
+
+    def step(self, action: Action) -> Transition:
+        transition = super().step(action)
+        if transition.termination is not None and action.kind == "tool":
+            self.trays["out"].append("late")
+        return transition
+
+
 class Idle(DeskEnv):
     """Does nothing, so that everything about it holds and nothing is shown."""
 

@@ -42,6 +42,7 @@ class TestDesk(EnvContract):
         (broken.WallClock, Property.RESET_IS_EXACT, False),
         (broken.SharedDefault, Property.INSTANCES_ARE_ISOLATED, False),
         (desk.ShallowFork, Property.FORKS_ARE_ISOLATED, True),
+        (desk.Restless, Property.SEALED_SNAPSHOT_IS_IMMUTABLE, True),
         (broken.LossyRestore, Property.RESTORE_IS_EXACT, False),
         (broken.MutatesOnInvalid, Property.INVALID_ACTION_HAS_NO_EFFECT, True),
     ],

@@ -21,7 +21,8 @@ from recipe.agent_contracts.transition.snapshots import write_atomically
 
 SAMPLED, GREEDY = "temperature_1", "greedy"
 MAX_HALF_WIDTH = ShuffledRewardNull.max_half_width
-MIN_TASKS, MIN_ATTEMPTS, MIN_SHUFFLE_SEEDS = ShuffledRewardNull.min_tasks, 3, 3
+MIN_TASKS, MIN_ATTEMPTS = ShuffledRewardNull.min_tasks, ShuffledRewardNull.min_attempts
+MIN_SHUFFLE_SEEDS = ShuffledRewardNull.min_seeds
 _SPLITS, _SPLIT_RESAMPLES, _SPLIT_SEED = 1000, 1000, 20261207
 
 

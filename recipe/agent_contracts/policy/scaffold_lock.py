@@ -23,7 +23,8 @@ from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.policy.manifest import FieldChange, Scaffold, diff
 from recipe.agent_contracts.transition.snapshots import write_atomically
 
-_LOCK, _ATTESTED = "scaffold.json", "scaffold_attested.jsonl"
+LOCK, ATTESTED = "scaffold.json", "scaffold_attested.jsonl"
+TRAIN = "train"
 _REMEDY = "A changed scaffold is another policy: restore it, or start a new run"
 
 
@@ -67,6 +68,11 @@ class ScaffoldLock(msgspec.Struct, frozen=True):
             raise _drift(role, decoding, nearest)
 
 
+def decoding_key(partition: str, decoding: str) -> str:
+    """Name of a decoding in the lock: `train`, or `heldout/<decoding>`."""
+    return TRAIN if partition == TRAIN else f"heldout/{decoding}"
+
+
 def lock_of(base_revision: str, decodings: Mapping[str, Sequence[Scaffold]]) -> ScaffoldLock:
     """A lock, with each decoding's scaffolds once and in a fixed order."""
     unique = {
@@ -82,7 +88,7 @@ def write_lock(run: Path, lock: ScaffoldLock) -> None:
     Raises:
         ContractViolation: ``policy.scaffold`` when a resumed run has another scaffold or starts from other files.
     """
-    path = run / _LOCK
+    path = run / LOCK
     if not path.exists():
         write_atomically(path, canonical_json(lock))
         return
@@ -101,7 +107,7 @@ def read_lock(run: Path) -> ScaffoldLock:
         FileNotFoundError: when the run has none.
         msgspec.DecodeError: when the file is not one.
     """
-    return msgspec.json.decode((run / _LOCK).read_bytes(), type=ScaffoldLock)
+    return msgspec.json.decode((run / LOCK).read_bytes(), type=ScaffoldLock)
 
 
 def attest(run: Path, role: str, scaffolds: Mapping[str, Sequence[Scaffold]]) -> None:
@@ -120,14 +126,14 @@ def attest(run: Path, role: str, scaffolds: Mapping[str, Sequence[Scaffold]]) ->
 def record_attestation(run: Path, role: str, scaffolds: dict[str, list[str]]) -> None:
     """Append one line. Lines are short enough for the operating system to append each whole."""
     line = Attestation(role, scaffolds, socket.gethostname(), os.getpid(), time.time())
-    with (run / _ATTESTED).open("ab", buffering=0) as stream:
+    with (run / ATTESTED).open("ab", buffering=0) as stream:
         stream.write(msgspec.json.encode(line) + b"\n")
 
 
 def read_attestations(run: Path) -> list[Attestation]:
     """Who attested, in order."""
     decoder = msgspec.json.Decoder(Attestation)
-    return [decoder.decode(line) for line in (run / _ATTESTED).read_bytes().splitlines()]
+    return [decoder.decode(line) for line in (run / ATTESTED).read_bytes().splitlines()]
 
 
 def _drift(role: str, decoding: str, changes: Sequence[FieldChange]) -> ContractViolation:

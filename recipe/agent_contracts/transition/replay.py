@@ -100,10 +100,9 @@ class Replayer:
                 return
             yield record.turn, "observation", observation, transition.observation
             yield record.turn, "state_after", record.state_after, transition.state_version
-        if last.final_state_hash is None:
-            return
         final_state = env.export_state()
-        yield last.turn, "final_state_hash", last.final_state_hash, sha256_bytes(final_state)
+        if last.final_state_hash is not None:
+            yield last.turn, "final_state_hash", last.final_state_hash, sha256_bytes(final_state)
         if last.reward_components is not None:
             replayed = self._score(identity, final_state)
             yield last.turn, "reward_components", last.reward_components, replayed

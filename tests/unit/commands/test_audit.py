@@ -70,7 +70,7 @@ def test_a_broken_verifier_ends_with_exit_code_1_and_says_why(monkeypatch, verif
 def test_the_audit_of_a_run_is_what_gate_and_report_read(shipped, experiment):
     assert VerifierErrorRates(Run(experiment)).finding().status is Status.NOT_MEASURED
     assert call("verifier", experiment).exit_code == 0
-    content = Run(experiment).audit("verifier")
+    content = Run(experiment).audit("verifier", dict)
     finding = VerifierErrorRates(Run(experiment)).finding()
     assert finding.status is Status.PASSED
     assert finding.figure == f"FP 0 of {content['num_negatives']}, FN 0 of {content['num_positives']}"
@@ -89,7 +89,7 @@ def test_labels_that_people_gave_are_counted(shipped, experiment):
     said = call("label", experiment, "g_1", "--wrong", "--by", "Ada", "--note", "nothing was written")
     assert "g_1: wrong, says Ada; the verifier gave 0" in said.output
     call("verifier", experiment)
-    human = Run(experiment).audit("verifier")["sources"]["human"]
+    human = Run(experiment).audit("verifier", dict)["sources"]["human"]
     assert (human["num_positives"], human["num_negatives"]) == (1, 1)
     assert (human["false_positives"], human["false_negatives"]) == (0, 0)
 
@@ -113,7 +113,7 @@ def test_a_run_that_another_version_judged_is_refused(shipped, recorded):
     result = call("verifier", folder)
     assert result.exit_code == 2, result.output
     assert "verdicts of terminal-verifier-v0" in result.output
-    assert Run(folder).audit("verifier") is None
+    assert Run(folder).audit("verifier", dict) is None
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
@@ -125,4 +125,4 @@ def test_damaged_labels_are_refused_and_nothing_is_written(shipped, experiment):
     (experiment / LABELS).parent.mkdir()
     (experiment / LABELS).write_text("{}\n")
     assert call("verifier", experiment).exit_code == 2
-    assert Run(experiment).audit("verifier") is None
+    assert Run(experiment).audit("verifier", dict) is None

@@ -11,7 +11,9 @@ import msgspec
 import yaml
 
 from recipe.agent_contracts.config.experiment import EVALUATED_ONLY
+from recipe.agent_contracts.evaluation.controls import Controls, Gains
 from recipe.agent_contracts.evaluation.sft_only import REPORT, SftReport
+from recipe.agent_contracts.evaluation.statistics import Estimate
 from recipe.agent_contracts.policy.scaffold_lock import ScaffoldLock, write_lock
 from recipe.agent_contracts.transition.trajectory import TrajectoryWriter
 from recipe.agent_contracts.update.credit import Episode, TurnSpan, credit
@@ -97,10 +99,19 @@ def _attempt(name: str, partition: str, step: int, success: float, **changes: An
     return turn_record(episode=who, reward_components={"task_success": success})
 
 
-def update(names: list[str], step: int, control: str, seed: int | None) -> UpdateRecord:
+def update(
+    names: list[str],
+    step: int,
+    control: str = "none",
+    seed: int | None = None,
+    num_tokens: Sequence[int] = (2, 2, 2, 2),
+) -> UpdateRecord:
     """The record of one group with `RETURNS`, made as the trainer makes it."""
     group = names[0].split("_")[0]
-    episodes = [Episode(name, group, value, [TurnSpan("s", 2)]) for name, value in zip(names, RETURNS, strict=True)]
+    episodes = [
+        Episode(name, group, value, [TurnSpan("s", size)])
+        for name, value, size in zip(names, RETURNS, num_tokens, strict=True)
+    ]
     return_of: list[str | None] = [None] * len(episodes)
     if control == "shuffled_rewards":
         assert seed is not None
@@ -112,7 +123,7 @@ def update(names: list[str], step: int, control: str, seed: int | None) -> Updat
             episode_return=episode.episode_return,
             return_of=origin,
             advantages=[float(values[0])],
-            num_action_tokens=2,
+            num_action_tokens=episode.num_tokens,
             weight=1 / len(episodes),
         )
         for episode, origin, values in zip(episodes, return_of, credit("rloo", "none", episodes), strict=True)
@@ -143,3 +154,32 @@ def make_all(folder: Path, num_tasks: int = 100) -> Path:
         make_arm(folder / f"shuffled_{seed}", scores, control="shuffled_rewards", shuffle_seed=seed)
     make_arm(folder / "sft_only", third, control="sft_only")
     return folder
+
+
+def estimate(low: float, high: float, num_tasks: int = 200) -> Estimate:
+    return Estimate(mean=(low + high) / 2, low=low, high=high, num_tasks=num_tasks)
+
+
+def controls(
+    normal: tuple[float, float] = (0.1, 0.2),
+    nulls: Sequence[tuple[float, float]] = ((-0.03, 0.02),) * 3,
+    num_tasks: int = 200,
+    attempts: int = 3,
+) -> Controls:
+    """An audit of controls with these intervals: the normal arm's, and one a shuffle seed."""
+    shuffled = {str(seed): estimate(*null, num_tasks) for seed, null in enumerate(nulls)}
+    gains = Gains(normal=estimate(-0.05, 0.02), shuffled=shuffled, frozen_vs_frozen=None, sft_only=None)
+    return Controls(
+        baseline="frozen",
+        num_tasks=num_tasks,
+        attempts_per_task=attempts,
+        normal=estimate(*normal),
+        shuffled=shuffled,
+        frozen_vs_frozen=None,
+        sft_only=None,
+        false_alarms=None,
+        greedy=gains,
+        arms=[],
+        unfinished=[],
+        verdict=[],
+    )

@@ -9,11 +9,10 @@ from typer.testing import CliRunner
 
 from recipe.agent_contracts.cli import app
 from recipe.agent_contracts.errors import ContractViolation
-from recipe.agent_contracts.evaluation.controls import Controls, Gains, false_alarms, judge_controls, verdict
+from recipe.agent_contracts.evaluation.controls import Controls, false_alarms, judge_controls, verdict
 from recipe.agent_contracts.evaluation.gates.base import Run, Status
 from recipe.agent_contracts.evaluation.gates.control import ShuffledRewardNull
-from recipe.agent_contracts.evaluation.statistics import Estimate
-from tests.unit.evaluation.control_runs import make_all, make_arm, successes
+from tests.unit.evaluation.control_runs import controls, make_all, make_arm, successes
 
 
 def test_gains_are_paired_with_the_frozen_arm_of_the_same_engine_seed(tmp_path):
@@ -95,30 +94,6 @@ def test_two_evaluations_of_one_policy_raise_few_alarms_and_of_two_policies_the_
         assert found.rate_above <= found.rate_either_way < 0.09
 
 
-def estimate(low, high):
-    return Estimate(mean=(low + high) / 2, low=low, high=high, num_tasks=200)
-
-
-def judged(normal=(0.1, 0.2), nulls=((-0.03, 0.02),) * 3, num_tasks=200, attempts=3):
-    shuffled = {str(seed): estimate(*null) for seed, null in enumerate(nulls)}
-    gains = Gains(normal=estimate(-0.05, 0.02), shuffled=shuffled, frozen_vs_frozen=None, sft_only=None)
-    found = Controls(
-        baseline="frozen",
-        num_tasks=num_tasks,
-        attempts_per_task=attempts,
-        normal=estimate(*normal),
-        shuffled=shuffled,
-        frozen_vs_frozen=None,
-        sft_only=None,
-        false_alarms=None,
-        greedy=gains,
-        arms=[],
-        unfinished=[],
-        verdict=[],
-    )
-    return verdict(found)
-
-
 @pytest.mark.parametrize(
     ("case", "summary"),
     [
@@ -132,11 +107,11 @@ def judged(normal=(0.1, 0.2), nulls=((-0.03, 0.02),) * 3, num_tasks=200, attempt
     ],
 )
 def test_the_verdict_claims_what_the_intervals_show(case, summary):
-    assert judged(**case)[0].startswith(summary)
+    assert verdict(controls(**case))[0].startswith(summary)
 
 
 def test_each_line_says_what_its_own_interval_shows():
-    lines = judged(nulls=((-0.1, 0.03), (0.01, 0.05), (-0.09, -0.01)))
+    lines = verdict(controls(nulls=((-0.1, 0.03), (0.01, 0.05), (-0.09, -0.01))))
     assert lines[1].endswith("better than frozen")
     assert "not measured" in lines[2] and "half-width 0.065 is above 0.06" in lines[2]
     assert lines[3].endswith("a gain: the null is broken")

@@ -57,6 +57,17 @@ GATES: tuple[type[Gate], ...] = (
 )
 
 
+NEEDED = {
+    "environment": ("domain",),
+    "rollout": ("max_version_lag",),
+    "consistency": ("max_abs_p95", "max_abs_max", "max_k3"),
+    "credit": ("reduction",),
+    "update": (),
+    "evaluation": ("gates_not_applicable",),
+}
+"""What the gates read of the preregistered contract."""
+
+
 def judge_run(folder: Path) -> list[Finding]:
     """Every gate's finding, G01 to G19, and `gates.json` in the run folder.
 
@@ -65,6 +76,7 @@ def judge_run(folder: Path) -> list[Finding]:
             excuses a gate that does not exist, or gives no reason.
     """
     run = Run(folder)
+    run.require(NEEDED)
     excused = _excused(run)
     judged = [gate(run) for gate in GATES if gate.id not in excused]
     for turns in episodes(folder):
@@ -91,7 +103,7 @@ def _excused(run: Run) -> dict[str, str]:
     """Gates that the preregistered experiment does without, with their reasons."""
     excused: dict[str, str] = run.contract["evaluation"]["gates_not_applicable"]
     known = {gate.id for gate in GATES}
-    wrong = [gate for gate, reason in excused.items() if gate not in known or not reason.strip()]
+    wrong = [gate for gate, reason in excused.items() if gate not in known or not str(reason or "").strip()]
     if wrong:
         raise ContractViolation("evaluation.gates", "a gate G01 to G19 with a reason", wrong, str(run.folder))
     return excused

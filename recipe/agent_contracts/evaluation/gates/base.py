@@ -7,18 +7,22 @@ before the first rollout (`contract.evaluation.gates_not_applicable`), never a g
 from __future__ import annotations
 
 import functools
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import yaml
 
-from recipe.agent_contracts.errors import ContractViolation
+from recipe.agent_contracts.errors import ContractViolation, RecordCorrupt
 from recipe.agent_contracts.evaluation.logged import StepMetrics, read_metrics
 from recipe.agent_contracts.policy.registry import Registry
 from recipe.agent_contracts.transition.trajectory import TurnRecord
 from recipe.agent_contracts.update.record import UpdateRecord, UpdateRow, read_updates
+
+Read = TypeVar("Read")
 
 
 class Status(StrEnum):
@@ -50,6 +54,20 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    def reading(self, name: str, read: Callable[[Path], Read]) -> Read:
+        """What a function reads of a file of the run.
+
+        Raises:
+            RecordCorrupt: ``evaluation.run``, naming the file, when it is damaged.
+        """
+        try:
+            return read(self.folder)
+        except (ValueError, yaml.YAMLError, sqlite3.Error) as error:
+            path = str(self.folder / name)
+            raise RecordCorrupt(
+                "evaluation.run", "a readable file", f"{type(error).__name__}: {error}", path
+            ) from error
+
     @functools.cached_property
     def experiment(self) -> dict[str, Any]:
         """The preregistered configuration.
@@ -60,13 +78,35 @@ class Run:
         path = self.folder / "experiment.yaml"
         if not path.exists():
             raise ContractViolation("evaluation.run", "experiment.yaml", "none", str(self.folder))
-        loaded: dict[str, Any] = yaml.safe_load(path.read_text())
+        loaded: dict[str, Any] = self.reading(path.name, lambda folder: yaml.safe_load(path.read_text()))
         return loaded
 
     @property
     def contract(self) -> dict[str, Any]:
         section: dict[str, Any] = self.experiment["contract"]
         return section
+
+    def require(self, needed: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """The contract, once it holds the keys of each section that its reader needs.
+
+        Raises:
+            ContractViolation: ``evaluation.run``, naming what it lacks.
+        """
+        try:
+            missing = [
+                f"{section}.{key}"
+                for section, keys in needed.items()
+                for key in keys
+                if key not in self.contract[section]
+            ]
+        except (KeyError, TypeError) as error:
+            missing = [f"{type(error).__name__}: {error}"]
+        if missing:
+            expected = "an experiment.yaml with a whole section `contract`"
+            raise ContractViolation(
+                "evaluation.run", expected, f"without {missing}", str(self.folder / "experiment.yaml")
+            )
+        return self.contract
 
     @functools.cached_property
     def updates(self) -> list[UpdateRecord]:
@@ -85,10 +125,16 @@ class Run:
     def registry(self) -> Registry:
         return Registry(self.folder)
 
-    def audit(self, name: str) -> dict[str, Any] | None:
-        """`audits/<name>.json`, written by the check of that name. None: it was not run."""
+    def audit(self, name: str, kind: type[Read]) -> Read | None:
+        """`audits/<name>.json`, written by the check of that name, as far as `kind` asks. None: it was not run.
+
+        Raises:
+            RecordCorrupt: ``evaluation.run``, naming the file, when it is not that.
+        """
         path = self.folder / "audits" / f"{name}.json"
-        return msgspec.json.decode(path.read_bytes()) if path.exists() else None
+        if not path.exists():
+            return None
+        return self.reading(f"audits/{name}.json", lambda folder: msgspec.json.decode(path.read_bytes(), type=kind))
 
 
 class Gate:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
 
 from recipe.agent_contracts.evaluation.gates.base import CountingGate, Finding, Gate, Run
-from recipe.agent_contracts.policy.manifest import manifest_path, read_manifest
-from recipe.agent_contracts.policy.scaffold_lock import read_attestations, read_lock
+from recipe.agent_contracts.policy.manifest import PolicyManifest, manifest_path, read_manifest
+from recipe.agent_contracts.policy.registry import FILE_NAME, Acknowledgement, Part, Publication
+from recipe.agent_contracts.policy.scaffold_lock import ATTESTED, LOCK, decoding_key, read_attestations, read_lock
 from recipe.agent_contracts.transition.trajectory import TurnRecord
 
 ROLES = frozenset({"launcher", "trainer", "rollout", "evaluator", "reward", "engine"})
@@ -15,38 +17,56 @@ ROLES = frozenset({"launcher", "trainer", "rollout", "evaluator", "reward", "eng
 
 
 class ManifestIdentical(CountingGate):
-    """Every role attested the locked scaffold, and every turn was sampled in a locked one."""
+    """Every role attested locked scaffolds, and every turn names a policy, weights included, in one of its decoding."""
 
     id, name, unit = "G04", "manifest_identical", "turns or roles outside the locked scaffold"
     evidence = "scaffold.json, scaffold_attested.jsonl, manifests/"
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
-        self._scaffolds: dict[str, str] = {}
-        lock = read_lock(run.folder)
-        self._locked = {scaffold.scaffold_hash for found in lock.decodings.values() for scaffold in found}
-        attested = read_attestations(run.folder)
+        self._missing = [name for name in (LOCK, ATTESTED) if not (run.folder / name).exists()]
+        if self._missing:
+            return
+        self._manifest = functools.lru_cache(maxsize=1024)(self._read_manifest)
+        lock = run.reading(LOCK, read_lock)
+        self._locked = {
+            decoding: {scaffold.scaffold_hash for scaffold in found} for decoding, found in lock.decodings.items()
+        }
+        attested = run.reading(ATTESTED, read_attestations)
         for role in sorted(ROLES):
             self.count(any(entry.role == role for entry in attested), f"nobody attested as {role}")
         for entry in attested:
-            known = entry.role == "engine" or all(self._locked.issuperset(found) for found in entry.scaffolds.values())
+            known = entry.role == "engine" or all(
+                self._locked.get(decoding, set()).issuperset(found) for decoding, found in entry.scaffolds.items()
+            )
             self.count(known, f"{entry.role} (process {entry.process_id}) attested another scaffold")
 
     def see(self, turns: list[TurnRecord]) -> None:
+        if self._missing:
+            return
+        identity = turns[0].episode
+        locked = self._locked.get(decoding_key(identity.partition, identity.decoding), set())
         for record in turns:
-            if record.policy_manifest_hash is not None:
-                where = f"{record.episode.trajectory_id}, turn {record.turn}"
-                self.count(self._scaffold(record.policy_manifest_hash) in self._locked, where)
+            if record.action_token_ids:
+                policy = None if record.policy_manifest_hash is None else self._manifest(record.policy_manifest_hash)
+                good = (
+                    policy is not None
+                    and policy.scaffold_hash in locked
+                    and policy.policy_version == record.behavior_policy_version
+                    and policy.weight_checksum == record.behavior_weight_checksum
+                )
+                self.count(good, f"{identity.trajectory_id}, turn {record.turn}")
 
-    def _scaffold(self, manifest_hash: str) -> str:
-        if manifest_hash not in self._scaffolds:
-            try:
-                manifest = read_manifest(manifest_path(self.run.folder, manifest_hash))
-            except (OSError, ValueError) as error:
-                return str(error)
-            named = manifest.manifest_hash == manifest_hash
-            self._scaffolds[manifest_hash] = manifest.scaffold_hash if named else "a manifest under another's name"
-        return self._scaffolds[manifest_hash]
+    def finding(self) -> Finding:
+        return self._not_measured(f"{self._missing[0]} is missing") if self._missing else super().finding()
+
+    def _read_manifest(self, manifest_hash: str) -> PolicyManifest | None:
+        """None: there is no such manifest, or another one under its name."""
+        try:
+            manifest = read_manifest(manifest_path(self.run.folder, manifest_hash))
+        except (OSError, ValueError):
+            return None
+        return manifest if manifest.manifest_hash == manifest_hash else None
 
 
 class SingleBehaviorVersion(CountingGate):
@@ -80,22 +100,43 @@ class GeneratorChecksums(CountingGate):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._served: dict[int, str | None] = {}
-        for published in run.registry.publications():
+        # Opening the registry would create it.
+        self._is_missing = not (run.folder / FILE_NAME).exists()
+        for published in [] if self._is_missing else run.reading(FILE_NAME, lambda folder: run.registry.publications()):
             if published.active_at is None:
                 continue
             self._served[published.policy_version] = published.weight_checksum
             acknowledged = run.registry.acknowledgements(published.id)
-            ranks = {entry.rank for entry in acknowledged}
             in_use = all(entry.num_compared > 0 and entry.not_compared is None for entry in acknowledged)
             where = f"version {published.policy_version} on replica {published.replica}"
-            self.count(ranks == set(range(published.num_ranks)) and in_use, where)
+            self.count(_is_acknowledged(published, acknowledged) and in_use, where)
+
+    def finding(self) -> Finding:
+        return self._not_measured(f"{FILE_NAME} is missing") if self._is_missing else super().finding()
 
     def see(self, turns: list[TurnRecord]) -> None:
         for record in turns:
-            if record.behavior_policy_version is not None:
-                known = self._served.get(record.behavior_policy_version)
+            if record.action_token_ids and not self._is_missing:
+                version = record.behavior_policy_version
+                known = None if version is None else self._served.get(version)
                 where = f"{record.episode.trajectory_id}, turn {record.turn}"
                 self.count(known is not None and known == record.behavior_weight_checksum, where)
+
+
+def _is_acknowledged(published: Publication, acknowledged: list[Acknowledgement]) -> bool:
+    """Whether every rank received each part, as it was sent. An adapter's own digest is not in the registry (its
+    checksum there covers its scaling too): its ranks must agree."""
+    sent = {Part.FULL: published.weight_checksum, Part.BASE: published.base_checksum}
+    received: dict[Part, dict[int, str]] = defaultdict(dict)
+    for entry in acknowledged:
+        received[entry.part][entry.rank] = entry.received_checksum
+    whole = Part.FULL if published.adapter_checksum is None else Part.ADAPTER
+    return whole in received and all(
+        found.keys() == set(range(published.num_ranks))
+        and len(set(found.values())) == 1
+        and (part is Part.ADAPTER or sent[part] in found.values())
+        for part, found in received.items()
+    )
 
 
 class PolicyRoles(Gate):
@@ -116,7 +157,7 @@ class PolicyRoles(Gate):
         trained = {update.step for update in self.run.updates}
         if not trained or not trained <= measured.keys():
             return self._not_measured("actor/proximal_gap_max is not logged for every step")
-        step, gap = max(measured.items(), key=lambda item: math.inf if math.isnan(item[1]) else item[1])
+        step, gap = max(measured.items(), key=lambda item: _nan_is_worst(item[1]))
         figure = ", ".join(f"{role} = {policy}" for role, policy in roles.items()) + f"; gap {gap:.2g}"
         return self._passed(figure) if gap <= self.max_gap else self._failed(figure, f"step {step}")
 
@@ -139,18 +180,24 @@ class LogprobConsistency(Gate):
         if not self.run.updates:
             return self._not_measured("the run made no update")
         logged = {entry.step: entry.values for entry in self.run.metrics}
-        worst = dict.fromkeys(self.metrics, 0.0)
+        sizes: dict[str, list[float]] = {name: [] for name in self.metrics}
         for update in self.run.updates:
             values = logged.get(update.step, {})
-            if not values.keys() >= worst.keys():
+            if not values.keys() >= sizes.keys():
                 return self._not_measured(f"step {update.step} logged no {', '.join(self.metrics)}")
-            worst = {name: max(before, abs(values[name])) for name, before in worst.items()}
+            for name, found in sizes.items():
+                found.append(abs(values[name]))
+        worst = {name: max(found, key=_nan_is_worst) for name, found in sizes.items()}
         figure = ", ".join(f"{_short(name)} {value:.2g}" for name, value in worst.items())
         over = [name for name, value in worst.items() if not value <= self._bounds[name]]
         return self._failed(figure, f"metrics.jsonl: {over[0]}") if over else self._passed(figure)
 
     def tolerance_text(self) -> str:
         return ", ".join(f"{_short(name)} {bound:g}" for name, bound in self._bounds.items() if bound is not None)
+
+
+def _nan_is_worst(value: float) -> float:
+    return math.inf if math.isnan(value) else value
 
 
 def _short(name: str) -> str:

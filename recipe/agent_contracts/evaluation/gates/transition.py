@@ -20,11 +20,11 @@ class ResetHash(CountingGate):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._replayer = Replayer(run.folder)
-        self._states: dict[tuple[str, int], str] = {}
+        self._states: dict[tuple[str, str, int], str] = {}
 
     def see(self, turns: list[TurnRecord]) -> None:
         identity = turns[0].episode
-        key = (identity.task_hash, identity.seed)
+        key = (identity.task_hash, identity.task_id, identity.seed)
         try:
             if key not in self._states:
                 self._states[key] = self._replayer.opened(identity).state_hash()
@@ -95,7 +95,7 @@ class LogprobsComplete(CountingGate):
 
 
 class SampleIndex(CountingGate):
-    """Every episode that an update used is in the records, with task, seed and checkpoint, under its own name."""
+    """Every episode that an update used is in the training records: whole, in its group, with task and checkpoint."""
 
     id, name, unit = "G14", "sample_index", "trained episodes not found whole in the records"
     evidence = "updates/"
@@ -114,11 +114,12 @@ class SampleIndex(CountingGate):
             return
         self._missing.pop(name, None)
         row = self.run.trained[name][1]
-        named = bool(identity.task_id and identity.family and identity.env_version and identity.group_id)
+        named = bool(identity.task_id and identity.family and identity.env_version)
+        placed = identity.partition == "train" and identity.group_id == row.group_id
         whole = [record.turn for record in turns] == list(range(len(turns)))
         tokens = sum(len(record.action_token_ids) for record in turns) == row.num_action_tokens
         sampled = all(record.behavior_policy_version is not None and record.policy_manifest_hash for record in turns)
-        self.count(named and whole and tokens and sampled and not again, name)
+        self.count(named and placed and whole and tokens and sampled and not again, name)
 
     def finding(self) -> Finding:
         for name in self._missing:
@@ -135,10 +136,11 @@ class TerminationDistinct(CountingGate):
         *before, last = turns
         name = last.episode.trajectory_id
         trained = name in self.run.trained
+        rewarded = last.reward_components is not None
         if last.termination_reason is None:  # its writer was killed: no verl process ever got the row
-            self.count(not trained, f"{name} has no termination code and was trained on")
+            so = "was trained on" if trained else "a reward"
+            self.count(not trained and not rewarded, f"{name} has no termination code and {so}")
             return
         early = any(record.termination_reason is not None for record in before)
-        rewarded = last.reward_components is not None
         censored_with_reward = rewarded and not last.termination_reason.is_outcome
         self.count(not early and not censored_with_reward and not (trained and not rewarded), name)

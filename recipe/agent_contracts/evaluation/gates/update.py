@@ -29,6 +29,10 @@ class ReductionIdentity(Gate):
     def finding(self) -> Finding:
         if not self.run.updates:
             return self._not_measured("the run made no update")
+        declared = self.run.contract["credit"]["reduction"]
+        other = [update for update in self.run.updates if update.reduction != declared]
+        if other:
+            return self._failed(f"step {other[0].step}: {other[0].reduction}", f"experiment.yaml declares {declared}")
         error = policy_gradient_error()
         checked = 0
         for update in self.run.updates:
@@ -37,10 +41,8 @@ class ReductionIdentity(Gate):
                 if not math.isclose(row.weight, expected, rel_tol=1e-9):
                     figure = f"step {update.step}: weight {row.weight:.6g}, {update.reduction} gives {expected:.6g}"
                     return self._failed(figure, row.trajectory_id)
-        surrogate = "" if self.run.updates[-1].reduction == "episode_sum" else " (a surrogate of expected return)"
-        figure = (
-            f"gradient error {error:.1e}; {checked} weights are those of {self.run.updates[-1].reduction}{surrogate}"
-        )
+        surrogate = "" if declared == "episode_sum" else " (a surrogate of expected return)"
+        figure = f"gradient error {error:.1e}; {checked} weights are those of {declared}{surrogate}"
         return self._passed(figure) if error <= 1e-10 else self._failed(figure, "update/reduction.py")
 
 
@@ -55,7 +57,7 @@ class GradientSign(Gate):
             f"episode {index}, advantage {sign:+.0f}"
             for index in range(len(toy.EPISODES))
             for sign in (1.0, -1.0)
-            if math.copysign(1.0, directional_derivative(index, sign)) != sign
+            if not directional_derivative(index, sign) * sign > 0
         ]
         figure = f"{len(wrong)} of {2 * len(toy.EPISODES)} wrong"
         return self._failed(figure, wrong[0]) if wrong else self._passed(figure)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from recipe.agent_contracts.errors import ContractViolation
 from recipe.agent_contracts.evaluation.gates import judge_run
@@ -98,7 +97,7 @@ class Measured:
     def __init__(self, folder: Path, label: str) -> None:
         self.folder, self.label = folder, label
         self.run = Run(folder)
-        self.contract: dict[str, Any] = _contract(self.run)
+        self.contract: dict[str, Any] = self.run.require(NEEDED)
         self.torn: list[TornTail] = []
         self.tally: Tally = tally_of(episodes(folder, self.torn.append))
         self.updates: list[UpdateRecord] = self.run.updates
@@ -108,8 +107,8 @@ class Measured:
         self.publications = _publications(folder)
         self.manifest = _manifest(folder, self.publications)
         self.quarantined: list[Held] = Quarantine(folder).held()
-        self.verifier_audit = _verifier_audit(self.run)
-        self.controls_audit = self.run.audit("controls")
+        self.verifier_audit = self.run.audit("verifier", VerifierAudit)
+        self.controls_audit = self.run.audit("controls", dict[str, Any])
 
     @property
     def prefix(self) -> str:
@@ -149,29 +148,6 @@ class Measured:
     def metric_names(self, prefix: str) -> list[str]:
         """Logged metrics below a prefix, sorted."""
         return sorted({name for entry in self.metrics for name in entry.values if name.startswith(prefix)})
-
-
-def _contract(run: Run) -> dict[str, Any]:
-    try:
-        contract = run.contract
-        missing = [
-            f"{section}.{key}" for section, keys in NEEDED.items() for key in keys if key not in contract[section]
-        ]
-    except (KeyError, TypeError, yaml.YAMLError) as error:
-        missing = [f"{type(error).__name__}: {error}"]
-    if missing:
-        expected = "an experiment.yaml with a whole section `contract`"
-        raise ContractViolation("evaluation.run", expected, f"without {missing}", str(run.folder / "experiment.yaml"))
-    return contract
-
-
-def _verifier_audit(run: Run) -> VerifierAudit | None:
-    found = run.audit("verifier")
-    try:
-        return None if found is None else msgspec.convert(found, VerifierAudit)
-    except msgspec.ValidationError as error:
-        path = str(run.folder / "audits/verifier.json")
-        raise ContractViolation("evaluation.audit", "counts of the verifier's errors", str(error), path) from error
 
 
 def _finite(entries: list[StepMetrics]) -> tuple[list[StepMetrics], list[tuple[int, str, float]]]:

@@ -236,8 +236,8 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
     [
         ("experiment.yaml", "a: 1\n", "a whole section `contract`"),
         ("experiment.yaml", "contract: {run: {}}\n", "a whole section `contract`"),
-        ("experiment.yaml", "{", "a whole section `contract`"),
-        ("audits/verifier.json", "{}", "counts of the verifier's errors"),
+        ("experiment.yaml", "{", "a readable file"),
+        ("audits/verifier.json", "{}", "missing required field `false_positives`"),
         ("audits/verifier.json", "{", "truncated"),
         ("audits/controls.json", '{"normal": {"mean": 0.1}}', "low"),
         ("ledger.sqlite", "this is no database, whatever its name says", "not a database"),
