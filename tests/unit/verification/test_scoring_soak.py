@@ -48,7 +48,7 @@ def descriptors():
 
 
 def descendants():
-    """Those alive. Where this process adopts orphans, it inherits zombies of killed boxes, which are no leak of ours."""
+    """Those alive. Where this process adopts orphans, it inherits zombies of killed boxes: no leak of ours."""
     alive = set()
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
